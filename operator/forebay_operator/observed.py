@@ -1,0 +1,94 @@
+"""Everything one decision may look at: an immutable picture of one InferenceService and what belongs to it.
+
+`observe` builds it from the store, `planning.plan` reads it. Objects are raw API dictionaries, exactly as
+the API server sent them; nobody may change them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """Names one InferenceService."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class PodLoad:
+    """What a pod's `GET /load` said last; `answered` is False when the last scrape failed."""
+
+    answered: bool
+    num_running: int = 0
+    num_waiting: int = 0
+    kv_cache_usage: float = 0.0
+    free_kv_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class ScalingMemory:
+    """What scaling remembers between decisions; kept in memory only, lost with the operator on purpose."""
+
+    started_at: datetime
+    """When this operator began to watch: nothing scales down before one full window after it."""
+    idle_since: datetime | None = None
+    """Since when fewer replicas would have been enough, without a break; None while they would not."""
+    growth_requests_per_second: float = 0.0
+    """Measured growth of the queue, never negative."""
+    startup_seconds: float = 0.0
+    """Measured time from a pod's creation to its readiness; 0 until one was seen."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The platform team's choices, the same for every service."""
+
+    runtime_image: str
+    """Image of the runtime for services without `spec.runtimeVersion` that were never rolled out."""
+    operator_image: str
+    """Image of the inspection Job."""
+    hub_endpoint: str = ""
+    """Base address of the model hub; empty: the public one."""
+    image_pull_policy: str = "IfNotPresent"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One InferenceService, its children and the nodes, at one moment."""
+
+    key: Key
+    settings: Settings
+    service: Object
+    """The InferenceService itself, raw."""
+    deployment: Object | None = None
+    network_service: Object | None = None
+    service_account: Object | None = None
+    revisions: tuple[Object, ...] = ()
+    """ControllerRevisions, oldest first."""
+    jobs: tuple[Object, ...] = ()
+    """Inspection Jobs, oldest first."""
+    job_pods: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+    """Serving pods, oldest first, those being deleted included."""
+    replica_sets: tuple[Object, ...] = ()
+    nodes: tuple[Object, ...] = ()
+    warnings: tuple[Object, ...] = ()
+    """Warning Events of the service's pods, Jobs and ReplicaSets, oldest first."""
+    loads: Mapping[str, PodLoad] = field(default_factory=dict)
+    """By pod uid."""
+    memory: ScalingMemory | None = None
+    foreign: tuple[str, ...] = ()
+    """`Kind/name` of objects that carry a child's name but belong to someone else."""
+    nodes_readable: bool = True
+    """False where the platform team granted no right to read nodes."""
+    apply_error: str = ""
+    """The API server's sentence when the last apply of a child was refused (quota, admission, RBAC); else empty."""
