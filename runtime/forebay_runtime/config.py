@@ -1,0 +1,87 @@
+"""What an engine is started with: one frozen value, made by the command line and never changed after.
+
+Called by the command line (which fills it) and by the engine (which reads it). Imports no torch, so
+that flags are checked before anything slow is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+class StartError(ValueError):
+    """The engine cannot start as asked; the message is one sentence that leads to the cause."""
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """The engine's flags, by vLLM's names.
+
+    max_model_len: prompt and completion together; None means what the model and the KV cache allow.
+    kv_cache_memory_bytes: the KV cache's exact size; None means a default on a CPU, and on a GPU
+    what gpu_memory_utilization leaves beside weights and activations.
+    block_size: tokens in a KV block.
+    """
+
+    model_path: Path
+    device: str = "auto"
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int = 8
+    max_num_batched_tokens: int = 2048
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float = 0.9
+    tensor_parallel_size: int = 1
+    quantization: str = "None"
+    kv_cache_dtype: str = "auto"
+    block_size: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuse what no model and no device could make right.
+
+        Raises: StartError naming the flag, what was asked and what is possible.
+        """
+        self._check_choices()
+        self._check_sizes()
+
+    def _check_choices(self) -> None:
+        for flag, value, possible in (
+            ("--device", self.device, DEVICES),
+            ("--dtype", self.dtype, DTYPES),
+            ("--kv-cache-dtype", self.kv_cache_dtype, DTYPES),
+            ("--quantization", self.quantization.lower(), ("auto", "none")),
+        ):
+            if value not in possible:
+                raise StartError(
+                    f"{flag} {value} is not supported by this runtime; "
+                    f"choose one of {', '.join(possible)}"
+                )
+        if self.tensor_parallel_size != 1:
+            raise StartError(
+                f"--tensor-parallel-size {self.tensor_parallel_size} is not supported by this "
+                "runtime, which runs a model on one device; choose 1"
+            )
+
+    def _check_sizes(self) -> None:
+        for flag, value in (
+            ("--max-model-len", self.max_model_len),
+            ("--max-num-seqs", self.max_num_seqs),
+            ("--max-num-batched-tokens", self.max_num_batched_tokens),
+            ("--kv-cache-memory-bytes", self.kv_cache_memory_bytes),
+        ):
+            if value is not None and value < 1:
+                raise StartError(f"{flag} {value} is too small; it must be at least 1")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise StartError(
+                f"--max-num-batched-tokens {self.max_num_batched_tokens} is below --max-num-seqs "
+                f"{self.max_num_seqs}, so not every running request would get a token each step; "
+                "raise the former or lower the latter"
+            )
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise StartError(
+                f"--gpu-memory-utilization {self.gpu_memory_utilization} is outside (0, 1]"
+            )
