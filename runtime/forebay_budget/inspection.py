@@ -1,0 +1,169 @@
+"""What sizing must know about a model, small enough to travel in a pod's termination message.
+
+`checkpoint.inspect_model` makes one, the operator keeps it in `status.model`, `sizing.size` reads it.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+Kind = Literal["sharded", "replicated", "embedding"]
+Format = Literal["safetensors", "gguf"]
+
+MAX_JSON_BYTES = 3_500
+"""A termination message is cut at 4,096 bytes; the rest is left to whoever wraps this one."""
+
+OTHER_DTYPES = "OTHER"
+"""The dtype of a group that stands for several, merged so that the JSON stays short."""
+
+
+class ModelError(ValueError):
+    """A model cannot be used; `reason` is CamelCase for machines, the message one sentence for people."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The numbers of a decoder that memory depends on."""
+
+    architecture: str
+    """In Hugging Face's words, also for GGUF: `LlamaForCausalLM`."""
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    max_position_embeddings: int
+    tie_word_embeddings: bool
+    dtype: str
+    """What `auto` means for this checkpoint: `bfloat16`, `float16` or `float32`."""
+
+
+@dataclass(frozen=True)
+class WeightGroup:
+    """Tensors of one dtype that tensor parallelism treats alike.
+
+    Kinds: `sharded` matrices are divided over the ranks, `replicated` vectors (norms, biases) are on each,
+    `embedding` is the token embedding and, where it is not tied, the output head (divided, vocabulary padded).
+    """
+
+    kind: Kind
+    dtype: str
+    """As the file says it: `BF16`, `F32` (safetensors), `Q4_1` (GGUF)."""
+    num_elements: int
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model's configuration and the sums of its weights, as the files' headers state them."""
+
+    config: ModelConfig
+    weights: tuple[WeightGroup, ...]
+    format: Format
+    revision: str
+    """A commit on a hub; for files, `sha256:` and 16 digits over their headers."""
+    quantization: str | None = None
+    """How the checkpoint itself is quantised (`Q4_1`); None for plain floating point."""
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(group.num_elements for group in self.weights)
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes in the files, not in memory: sizing counts those in the dtype that will run."""
+        return sum(group.num_bytes for group in self.weights)
+
+    def to_json(self) -> str:
+        """Write one line of at most MAX_JSON_BYTES; beyond that the smallest groups are merged, sums kept."""
+        weights = self.weights
+        while len(text := self._dump(weights).encode()) > MAX_JSON_BYTES:
+            shorter = _merge_smallest(weights)
+            if len(shorter) == len(weights):
+                raise ModelError(
+                    "NotAModel",
+                    f"The inspection's JSON has {len(text)} bytes, over {MAX_JSON_BYTES}.",
+                )
+            weights = shorter
+        return text.decode()
+
+    def _dump(self, weights: Iterable[WeightGroup]) -> str:
+        document = {
+            "config": asdict(self.config),
+            "weights": [[g.kind, g.dtype, g.num_elements, g.num_bytes] for g in weights],
+            "format": self.format,
+            "revision": self.revision,
+            "quantization": self.quantization,
+        }
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; ModelError where it is anything else."""
+        try:
+            document = json.loads(text)
+            return cls(
+                config=_config_from(document["config"]),
+                weights=tuple(_group_from(row) for row in document["weights"]),
+                format=_one_of(document["format"], get_args(Format)),
+                revision=_typed(document["revision"], str),
+                quantization=_typed(document["quantization"], str, type(None)),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise ModelError(
+                "BadInspection", f"This is not an inspection's JSON: {error!r}."
+            ) from error
+
+
+def _merge_smallest(weights: tuple[WeightGroup, ...]) -> tuple[WeightGroup, ...]:
+    """Put the smallest group of a kind that has several into that kind's OTHER_DTYPES group."""
+    rest = sorted(weights, key=lambda g: (g.dtype == OTHER_DTYPES, g.num_bytes))
+    for index, small in enumerate(rest):
+        for position in reversed(range(len(rest))):
+            other = rest[position]
+            if position != index and other.kind == small.kind and small.dtype != OTHER_DTYPES:
+                merged = WeightGroup(
+                    small.kind,
+                    OTHER_DTYPES,
+                    small.num_elements + other.num_elements,
+                    small.num_bytes + other.num_bytes,
+                )
+                return tuple(g for i, g in enumerate(rest) if i not in (index, position)) + (
+                    merged,
+                )
+    return weights
+
+
+def _typed(value: Any, *types: type) -> Any:
+    if type(value) not in types:
+        raise ValueError(f"{value!r} is no {' or '.join(t.__name__ for t in types)}")
+    return value
+
+
+def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
+    return value
+
+
+def _config_from(document: dict[str, Any]) -> ModelConfig:
+    values = {f.name: _typed(document[f.name], f.type) for f in fields(ModelConfig)}  # type: ignore[arg-type]
+    return ModelConfig(**values)
+
+
+def _group_from(row: list[Any]) -> WeightGroup:
+    kind, dtype, num_elements, num_bytes = row
+    return WeightGroup(
+        _one_of(kind, get_args(Kind)),
+        _typed(dtype, str),
+        _typed(num_elements, int),
+        _typed(num_bytes, int),
+    )
