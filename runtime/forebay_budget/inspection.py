@@ -1,6 +1,7 @@
 """What sizing must know about a model, small enough to travel in a pod's termination message.
 
-`checkpoint.inspect_model` makes one, the operator keeps it in `status.model`, `sizing.size` reads it.
+`checkpoint.inspect_model` makes one, the operator keeps it in `status.model`, `sizing.size` reads
+it.
 """
 
 import json
@@ -18,12 +19,42 @@ OTHER_DTYPES = "OTHER"
 """The dtype of a group that stands for several, merged so that the JSON stays short."""
 
 
-class ModelError(ValueError):
-    """A model cannot be used; `reason` is CamelCase for machines, the message one sentence for people."""
+Reason = Literal[
+    # What was named is not there, or is something else.
+    "BadUri",
+    "ModelNotFound",
+    "RevisionNotFound",
+    "NotAModel",
+    "AmbiguousModel",
+    "NoSafetensors",
+    # It is a model, but damaged.
+    "BadConfig",
+    "BadGguf",
+    "BadSafetensors",
+    "IncompleteModel",
+    "BadInspection",
+    # It is whole, but not (yet) one that the engine runs.
+    "UnsupportedArchitecture",
+    "UnsupportedConfig",
+    "UnsupportedDtype",
+    "UnsupportedQuantization",
+    "UnsupportedRopeScaling",
+    "UnsupportedSlidingWindow",
+    # The hub did not give it.
+    "AuthenticationRequired",
+    "AccessDenied",
+    "HubTimeout",
+    "HubUnreachable",
+    "HubError",
+]
 
-    def __init__(self, reason: str, message: str) -> None:
+
+class ModelError(ValueError):
+    """A model cannot be used: a reason for machines, and one sentence that leads people to the cause."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason: Reason = reason
         self.message = message
 
 
@@ -50,8 +81,9 @@ class ModelConfig:
 class WeightGroup:
     """Tensors of one dtype that tensor parallelism treats alike.
 
-    Kinds: `sharded` matrices are divided over the ranks, `replicated` vectors (norms, biases) are on each,
-    `embedding` is the token embedding and, where it is not tied, the output head (divided, vocabulary padded).
+    Kinds: `sharded` matrices are divided over the ranks; `replicated` vectors (norms, biases) are on
+    each; `embedding` is the token embedding and, where it is not tied, the output head: divided too,
+    with the vocabulary padded.
     """
 
     kind: Kind
@@ -83,7 +115,7 @@ class Inspection:
         return sum(group.num_bytes for group in self.weights)
 
     def to_json(self) -> str:
-        """Write one line of at most MAX_JSON_BYTES; beyond that the smallest groups are merged, sums kept."""
+        """Write at most MAX_JSON_BYTES; beyond that the smallest groups are merged, sums kept."""
         weights = self.weights
         while len(text := self._dump(weights).encode()) > MAX_JSON_BYTES:
             shorter = _merge_smallest(weights)

@@ -18,7 +18,7 @@ _MAX_EXPONENT = 18
 
 
 def parse_quantity(text: str) -> int:
-    """Turn a Kubernetes quantity (`24Gi`, `1.5G`, `1e9`) into whole bytes, rounded up as Kubernetes does.
+    """Turn a Kubernetes quantity (`24Gi`, `1.5G`, `1e9`) into bytes, rounded up as Kubernetes does.
 
     Raises: ValueError with a sentence where the text is no quantity or is negative.
     """
@@ -42,7 +42,7 @@ def parse_quantity(text: str) -> int:
 
 
 def to_quantity(num_bytes: int) -> str:
-    """Write bytes as a short Kubernetes quantity: the largest unit with at least three digits, rounded up."""
+    """Write bytes as a quantity: the largest unit with three digits or nothing lost, rounded up."""
     for power, unit in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
         size = 1024**power
         if num_bytes % size == 0 and num_bytes > 0 or num_bytes >= 100 * size:
