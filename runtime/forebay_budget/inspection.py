@@ -50,7 +50,7 @@ Reason = Literal[
 
 
 class ModelError(ValueError):
-    """A model cannot be used: a reason for machines, and one sentence that leads people to the cause."""
+    """A model cannot be used: a reason for machines, a sentence that leads people to the cause."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -81,9 +81,9 @@ class ModelConfig:
 class WeightGroup:
     """Tensors of one dtype that tensor parallelism treats alike.
 
-    Kinds: `sharded` matrices are divided over the ranks; `replicated` vectors (norms, biases) are on
-    each; `embedding` is the token embedding and, where it is not tied, the output head: divided too,
-    with the vocabulary padded.
+    Kinds: `sharded` matrices are divided over the ranks; `replicated` vectors (norms, biases) are
+    on each; `embedding` is the token embedding and, where it is not tied, the output head: divided
+    too, with the vocabulary padded.
     """
 
     kind: Kind

@@ -52,34 +52,37 @@ def _locate_in(folder: Path) -> Path:
     if found:
         names = ", ".join(str(model.relative_to(folder)) for model in found[:5])
         raise ModelError("AmbiguousModel", f"{folder} holds several models ({names}); name one.")
-    raise _nothing_in(folder)
+    raise explain_no_model(str(folder), _file_names(folder))
 
 
 def _is_visible_folder(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith((".", "lost+found"))
 
 
+def _file_names(folder: Path) -> list[str]:
+    return sorted(child.name for child in folder.iterdir() if child.is_file())
+
+
 def _models_in(folder: Path) -> list[Path]:
-    names = sorted(child.name for child in folder.iterdir() if child.is_file())
+    names = _file_names(folder)
     if "config.json" in names and any(name.endswith(".safetensors") for name in names):
         return [folder]
     return [folder / name for name in names if name.lower().endswith(".gguf")]
 
 
-def _nothing_in(folder: Path) -> ModelError:
-    names = sorted(child.name for child in folder.iterdir() if child.is_file())
-    unsafe = [name for name in names if name.endswith(_UNSAFE_ENDINGS)]
-    has_safetensors = any(name.endswith(".safetensors") for name in names)
+def explain_no_model(label: str, names: list[str]) -> ModelError:
+    """Say why a folder (label) with these files holds no model."""
     if "adapter_config.json" in names:
         return ModelError(
-            "NotAModel",
-            f"{folder} holds an adapter, not a whole model; merge it into its base model.",
+            "NotAModel", f"{label} holds an adapter, no whole model; merge it into its base model."
         )
-    if unsafe:
+    unsafe = [name for name in names if name.endswith(_UNSAFE_ENDINGS)]
+    has_safetensors = any(name.endswith(".safetensors") for name in names)
+    if unsafe and not has_safetensors:
         return ModelError(
             "NoSafetensors",
-            f"{folder} holds weights as {unsafe[0]}, a format that can run code when it is read; "
-            "convert them to safetensors or GGUF.",
+            f"{label} holds weights as {unsafe[0][:80]}, a format that can run code when it is "
+            "read; convert them to safetensors or GGUF.",
         )
-    missing = "config.json" if has_safetensors else ".safetensors or .gguf files"
-    return ModelError("NotAModel", f"{folder} has no {missing}, so it is no model.")
+    missing = "config.json" if has_safetensors else ".safetensors or .gguf file"
+    return ModelError("NotAModel", f"{label} has no {missing}, so it is no model.")
