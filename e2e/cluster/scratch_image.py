@@ -1,6 +1,7 @@
-"""Write an OCI image archive that holds files and nothing else: a static program, or a model's weights.
+"""Write an OCI image archive that holds files and nothing else: a program, or a model's weights.
 
-The cluster script packs its pause image with it, and `make model` the model that the kubelet mounts as an image volume.
+The cluster script packs its pause image with it, and `make model` the model that the kubelet mounts
+as an image volume.
 """
 
 import argparse

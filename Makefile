@@ -1,0 +1,50 @@
+# The commands of this repository; `make help` lists them. What is built or fetched is kept under FOREBAY_HOME (~/.cache/forebay).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := operator runtime kernels tests e2e bench
+export PYTHONPATH :=
+
+.PHONY: help demo demo-down clean test test-long lint types unit e2e model cluster
+
+help: ## list the commands
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## from a clone to a language model that streams an answer, on a real Kubernetes
+	@$(PYTHON) e2e/lib/demo.py up
+
+demo-down: ## stop what the demo and the tests started, and keep what was built
+	@$(PYTHON) e2e/lib/demo.py down
+
+clean: ## stop what runs and remove what was built
+	@$(PYTHON) e2e/lib/demo.py clean
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+test: lint types unit e2e ## everything but the long suites
+
+test-long: $(VENV)/made model ## the suites that are too long for `make test`
+	$(BIN)/pytest -m long tests e2e
+
+lint: $(VENV)/made ## style, formatting and the import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(VENV)/made ## mypy, strict
+	$(BIN)/mypy
+
+unit: $(VENV)/made model ## unit, property, component and contract tests
+	$(BIN)/pytest -m 'not long' tests
+
+e2e: $(VENV)/made ## the stories, on a cluster that this makes if there is none
+	$(BIN)/pytest -m 'not long' e2e
+
+model: ## fetch the real model of the tests and the demo
+	@$(PYTHON) e2e/lib/model.py
+
+cluster: ## a cluster with the operator in it, and nothing served
+	@$(PYTHON) e2e/lib/bring_up.py
+
+$(VENV)/made: pyproject.toml constraints.txt
+	@$(PYTHON) e2e/lib/environments.py $(VENV)
+	@touch $@

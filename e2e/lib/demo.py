@@ -1,0 +1,78 @@
+"""`make demo`: from a clone to a language model that answers, on a real Kubernetes.
+
+`make demo-down` and `make clean` undo it.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bring_up import bring_up
+from cluster import Cluster, choose_cluster
+from commands import CommandError
+from environments import DEMO, make_environment
+from home import BUILT, HOME, REPOSITORY
+from prerequisites import find_missing
+from readiness import NotReadyError, wait_until_ready
+from steps import say, step
+
+EXAMPLE = REPOSITORY / "examples/smollm2.yaml"
+SERVICE, NAMESPACE = "smollm2", "default"
+QUESTION = "What is a forebay, and what does it do for a water turbine?"
+
+
+def demo() -> None:
+    """Set up what is missing, serve the example, and talk to it."""
+    with step("Virtual environment"):
+        make_environment(DEMO, "openai")
+    cluster = bring_up()
+    with step(f"kubectl apply -f {EXAMPLE.relative_to(REPOSITORY)}, until it is ready"):
+        cluster.kubectl("apply", "-f", EXAMPLE)
+        wait_until_ready(cluster.kubectl, SERVICE, NAMESPACE, 300, say)
+    with step("Chat through the Service"):
+        ask(cluster)
+    print(cluster.kubectl("get", "inferenceservices.forebay.dev", "-n", NAMESPACE))
+    say("Done; `make demo-down` stops all of it, and keeps what was built")
+    print(f"To look around: {' '.join(cluster.kubectl.command('get', 'pods', '-A'))}")
+
+
+def ask(cluster: Cluster) -> None:
+    """Ask the served model a question, and print the answer as it comes."""
+    print(f"\n> {QUESTION}\n", flush=True)
+    with cluster.reach(NAMESPACE, SERVICE) as url:
+        chat = Path(__file__).with_name("chat.py")
+        subprocess.run([DEMO / "bin/python", chat, f"{url}/v1", SERVICE, QUESTION], check=True)
+    print(flush=True)
+
+
+def down() -> None:
+    """Stop what runs, and keep what was built."""
+    with step("Cluster down"):
+        choose_cluster().down()
+
+
+def clean() -> None:
+    """Stop what runs, and remove what was built and fetched."""
+    down()
+    with step(f"Removal of what was built under {HOME}"):
+        for name in BUILT:
+            shutil.rmtree(HOME / name, ignore_errors=True)
+
+
+def main(command: str) -> int:
+    """Run one of the three commands; 0 when it did what it should."""
+    missing = find_missing()
+    if missing:
+        print("This cannot begin:", *missing, sep="\n  ", file=sys.stderr)
+        return 1
+    try:
+        {"up": demo, "down": down, "clean": clean}[command]()
+    except (CommandError, NotReadyError, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
