@@ -1,7 +1,8 @@
-"""Everything one decision may look at: an immutable picture of one InferenceService and what belongs to it.
+"""Everything one decision may look at: an immutable picture of one InferenceService and what
+belongs to it.
 
-`observe` builds it from the store, `planning.plan` reads it. Objects are raw API dictionaries, exactly as
-the API server sent them; nobody may change them.
+`observe` builds it from the store, `planning.plan` reads it. Objects are raw API dictionaries,
+exactly as the API server sent them; nobody may change them.
 """
 
 from collections.abc import Mapping
@@ -36,16 +37,24 @@ class PodLoad:
 
 @dataclass(frozen=True)
 class ScalingMemory:
-    """What scaling remembers between decisions; kept in memory only, lost with the operator on purpose."""
+    """What scaling remembers between decisions; kept in memory only, lost with the operator on
+    purpose."""
 
     started_at: datetime
     """When this operator began to watch: nothing scales down before one full window after it."""
     idle_since: datetime | None = None
-    """Since when fewer replicas would have been enough, without a break; None while they would not."""
+    """Since when fewer replicas would have been enough, without a break; None while they would not.
+    """
     growth_requests_per_second: float = 0.0
     """Measured growth of the queue, never negative."""
     startup_seconds: float = 0.0
     """Measured time from a pod's creation to its readiness; 0 until one was seen."""
+    sampled_at: datetime | None = None
+    """When the queue was measured for its growth."""
+    sampled_waiting: int = 0
+    """How many waited then."""
+    reported_at: datetime | None = None
+    """When live numbers were last put into status: at most every 30 s."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,8 @@ class Settings:
     """The platform team's choices, the same for every service."""
 
     runtime_image: str
-    """Image of the runtime for services without `spec.runtimeVersion` that were never rolled out."""
+    """Image of the runtime for services without `spec.runtimeVersion` that were never rolled out.
+    """
     operator_image: str
     """Image of the inspection Job."""
     hub_endpoint: str = ""
@@ -91,4 +101,5 @@ class Observed:
     nodes_readable: bool = True
     """False where the platform team granted no right to read nodes."""
     apply_error: str = ""
-    """The API server's sentence when the last apply of a child was refused (quota, admission, RBAC); else empty."""
+    """The API server's sentence when the last apply of a child was refused (quota, admission,
+    RBAC); else empty."""

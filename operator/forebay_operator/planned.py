@@ -9,7 +9,8 @@ from forebay_operator.observed import ScalingMemory
 
 @dataclass(frozen=True)
 class ObjectRef:
-    """Names one object in the service's namespace; the uid guards against a newer object of the same name."""
+    """Names one object in the service's namespace; the uid guards against a newer object of the
+    same name."""
 
     api_version: str
     kind: str
@@ -36,7 +37,8 @@ class Plan:
     deletions: tuple[ObjectRef, ...] = ()
     """Children that are no longer wanted."""
     deletion_costs: tuple[tuple[str, int], ...] = ()
-    """(pod name, controller.kubernetes.io/pod-deletion-cost), written before the Deployment's replicas shrink."""
+    """(pod name, controller.kubernetes.io/pod-deletion-cost), written before the Deployment's
+    replicas shrink."""
     status: Mapping[str, Any] | None = None
     """The whole status, written last and only where it differs; None: leave it."""
     notes: tuple[Note, ...] = ()

@@ -1,6 +1,8 @@
-"""A real etcd and kube-apiserver for component tests: no kubelet, no controllers, four seconds to start.
+"""A real etcd and kube-apiserver for component tests: no kubelet, no controllers, four seconds to
+start.
 
-The binary is the one that `e2e/cluster/cluster build` compiles; everything else lives in one temporary folder.
+The binary is the one that `e2e/cluster/cluster build` compiles; everything else lives in one
+temporary folder.
 """
 
 import json

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from api_server import ApiServer, start_api_server
 
 ROOT = Path(__file__).parents[3]

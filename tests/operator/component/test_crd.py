@@ -1,4 +1,5 @@
-"""The CRD against a real API server: what it takes, what it refuses and in which words, and what it explains."""
+"""The CRD against a real API server: what it takes, what it refuses and in which words, and what it
+explains."""
 
 import copy
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from api_server import ApiServer
 
 pytestmark = pytest.mark.component

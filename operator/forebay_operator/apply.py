@@ -1,0 +1,167 @@
+"""Carry a Plan out: children, deletions, deletion costs and the status, each only where it differs.
+
+Every write is recorded in the service's Memory, so that no decision is taken before the store has
+seen it. Nothing here decides; whose an object is, is looked at before it is touched for the first
+time.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.kinds import INFERENCE_SERVICE, POD, Kind, find_kind
+from forebay_operator.memory import Applied, Memory, content_of
+from forebay_operator.observe import is_owned
+from forebay_operator.observed import Key, Object
+from forebay_operator.planned import ObjectRef
+from forebay_operator.store import Store, Written, controller_of, uid_of, version_of
+
+log = logging.getLogger(__name__)
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Refused(Exception):
+    """The API server refused a child; `sentence` says which and why."""
+
+    def __init__(self, sentence: str, is_namespace_terminating: bool) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.is_namespace_terminating = is_namespace_terminating
+
+
+def is_left_behind(key: Key, foreign: Mapping[str, Object]) -> bool:
+    """Whether a namesake of this service that was deleted still has children to clean up."""
+    owners = [controller_of(item) or {} for item in foreign.values()]
+    namesakes = [one for one in owners if one.get("kind") == INFERENCE_SERVICE.name]
+    return any(one.get("name") == key.name for one in namesakes)
+
+
+class Applier:
+    """Writes for one service, with what is remembered about it."""
+
+    def __init__(self, cluster: Cluster, store: Store, key: Key, memory: Memory) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._key = key
+        self._memory = memory
+
+    async def find_foreign(self, children: Iterable[Object]) -> dict[str, Object]:
+        """Objects of someone else that have a child's name, by `Kind/name`."""
+        foreign = {}
+        for manifest in children:
+            kind, name = _kind_of(manifest), manifest["metadata"]["name"]
+            known = await self._find(kind, name)
+            if known is not None and not is_owned(known, self._memory.uid):
+                foreign[f"{kind.name}/{name}"] = known
+        return foreign
+
+    async def apply_children(
+        self, children: Iterable[Object], foreign: Collection[str] = ()
+    ) -> None:
+        """Apply every child that differs, in order; Refused at the first that is not taken."""
+        for manifest in children:
+            kind, name = _kind_of(manifest), manifest["metadata"]["name"]
+            if f"{kind.name}/{name}" in foreign or self._is_applied(kind, manifest):
+                continue
+            try:
+                await self._apply_child(kind, manifest)
+            except ApiError as error:
+                if error.status in (429, 500, 502, 503, 504):
+                    raise
+                sentence = f"{kind.name} {name} was refused: {error.message}"
+                raise Refused(sentence, error.is_namespace_terminating) from error
+
+    async def apply_deletion_costs(self, costs: Iterable[tuple[str, int]]) -> None:
+        """Tell the ReplicaSet controller which pods to spare; a hint, so a lost one is no error."""
+        for name, cost in costs:
+            pod = self._store.find(POD, self._key.namespace, name)
+            if pod is None or _annotation(pod, DELETION_COST) == str(cost):
+                continue
+            patch = {"metadata": {"uid": uid_of(pod), "annotations": {DELETION_COST: str(cost)}}}
+            try:
+                written = await self._cluster.merge(POD, self._key.namespace, name, patch)
+            except ApiError as error:
+                log.info("Deletion cost was not written pod=%s error=%s", name, error)
+            else:
+                self._expect(POD, written)
+
+    async def delete(self, references: Iterable[ObjectRef]) -> None:
+        """Delete children that are no longer wanted, each only if it is still the one that was
+        meant."""
+        for one in references:
+            kind, namespace = find_kind(one.api_version, one.kind), self._key.namespace
+            known = self._store.find(kind, namespace, one.name)
+            if known is not None and known["metadata"].get("deletionTimestamp"):
+                continue
+            await self._cluster.delete(kind, namespace, one.name, one.uid)
+            self._memory.applied.pop((one.kind, one.name), None)
+            self._memory.written.append(Written(kind, namespace, one.name, one.uid, None))
+
+    async def apply_status(self, service: Object, status: Object) -> None:
+        """Write the whole status if it is not what is there."""
+        stored = service.get("status") or {}
+        memory = self._memory
+        if status == stored or (status == memory.status and stored == memory.stored_status):
+            return
+        metadata = service["metadata"]
+        names = ("name", "namespace", "uid")
+        manifest = {
+            "apiVersion": INFERENCE_SERVICE.api_version,
+            "kind": INFERENCE_SERVICE.name,
+            "metadata": {name: metadata[name] for name in names},
+            "status": status,
+        }
+        written = await self._cluster.apply(INFERENCE_SERVICE, manifest, "status")
+        memory.status, memory.stored_status = status, written.get("status") or {}
+        self._expect(INFERENCE_SERVICE, written)
+
+    async def _apply_child(self, kind: Kind, manifest: Object) -> None:
+        name = manifest["metadata"]["name"]
+        known = self._store.find(kind, self._key.namespace, name)
+        guarded = manifest
+        if known is not None:
+            guarded = {**manifest, "metadata": {**manifest["metadata"], "uid": uid_of(known)}}
+        written = await self._cluster.apply(kind, guarded)
+        self._memory.applied[kind.name, name] = Applied(
+            manifest, uid_of(written), version_of(written), content_of(written)
+        )
+        if known is None or version_of(known) != version_of(written):
+            log.info("Applied child service=%s kind=%s name=%s", self._key, kind.name, name)
+        self._expect(kind, written)
+
+    def _is_applied(self, kind: Kind, manifest: Object) -> bool:
+        """Whether this manifest was applied to this object, and nobody changed the object since."""
+        name = manifest["metadata"]["name"]
+        applied = self._memory.applied.get((kind.name, name))
+        known = self._store.find(kind, self._key.namespace, name)
+        if applied is None or known is None or applied.manifest != manifest:
+            return False
+        if applied.uid != uid_of(known):
+            return False
+        if applied.resource_version >= version_of(known):
+            return True
+        return applied.content == content_of(known)
+
+    async def _find(self, kind: Kind, name: str) -> Object | None:
+        """From the store; by a request where the store has nothing, which need not mean much."""
+        known = self._store.find(kind, self._key.namespace, name)
+        if known is None:
+            known = await self._cluster.get(kind, self._key.namespace, name)
+            if known is not None and is_owned(known, self._memory.uid):
+                self._store.put(known)
+        return known
+
+    def _expect(self, kind: Kind, written: Object) -> None:
+        metadata = written["metadata"]
+        place = metadata.get("namespace", ""), metadata["name"]
+        self._memory.written.append(Written(kind, *place, uid_of(written), version_of(written)))
+
+
+def _kind_of(manifest: Object) -> Kind:
+    return find_kind(manifest["apiVersion"], manifest["kind"])
+
+
+def _annotation(item: Object, name: str) -> str | None:
+    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
+    return annotations.get(name)

@@ -1,0 +1,111 @@
+"""All that one operator process runs beside the watches: the lease, and, while it holds it, the
+work.
+
+kopf's handlers (`main`) feed events in from the first moment, so that a process that stands by
+knows everything when its turn comes.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from forebay_operator.cluster import KubernetesCluster
+from forebay_operator.lease import FAILURES, LeaseHolder, LeaseLost
+from forebay_operator.observed import Object
+from forebay_operator.reconcile import Planner, Reconciler
+from forebay_operator.resync import Resync
+from forebay_operator.scrape import Scraper
+from forebay_operator.settings import ProcessSettings
+from forebay_operator.store import Store
+from forebay_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+NUM_WORKERS = 8
+FILL_AGAIN_SECONDS = 2.0
+
+
+def end_process() -> None:
+    """Have kopf end this process in order; nothing is written on the way."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Controller:
+    """Ties store, queue, workers and lease together."""
+
+    def __init__(
+        self,
+        cluster: KubernetesCluster,
+        settings: ProcessSettings,
+        planner: Planner,
+        end: Callable[[], None] = end_process,
+    ) -> None:
+        self._cluster = cluster
+        self._end = end
+        self.store = Store()
+        self._queue = WorkQueue()
+        self._scraper = Scraper(self.store, self._queue)
+        self._resync = Resync(cluster, self.store, self._queue, settings.namespaces)
+        self._lease = LeaseHolder(
+            cluster, settings.lease_namespace, settings.lease_name, settings.identity
+        )
+        self._reconciler = Reconciler(
+            cluster, self.store, self._queue, settings.decisions, planner, self._scraper.loads
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to compete for the lease."""
+        self._cluster.permit = self._lease.check
+        self._task = asyncio.create_task(self._run(), name="forebay controller")
+
+    async def stop(self) -> None:
+        """Stop all work, then give the lease back."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._lease.release()
+        await self._cluster.close()
+
+    def notice(self, event_type: str | None, item: Object) -> None:
+        """Take one watch event in."""
+        is_gone = event_type == "DELETED"
+        keys = self.store.drop(item) if is_gone else self.store.put(item)
+        for key in keys:
+            self._queue.add(key)
+
+    def complaint(self) -> str:
+        """Why this process should be restarted; empty if it should not."""
+        return self._resync.complaint()
+
+    async def _run(self) -> None:
+        """Lead once the lease is held; whatever ends that ends the process."""
+        try:
+            await self._lease.acquire()
+            await self._lead()
+        except* LeaseLost as lost:
+            log.error("Lease was lost, this process ends error=%s", lost.exceptions[0])
+        except* Exception:
+            log.exception("Controller failed, this process ends")
+        self._end()
+
+    async def _lead(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._lease.keep())
+            await self._fill()
+            running: list[Coroutine[Any, Any, None]] = [self._resync.run(), self._scraper.run()]
+            running += [self._reconciler.work() for _ in range(NUM_WORKERS)]
+            for one in running:
+                tasks.create_task(one)
+
+    async def _fill(self) -> None:
+        """Know everything before the first decision."""
+        while True:
+            try:
+                return await self._resync.fill()
+            except FAILURES as error:
+                log.warning("First full list failed error=%r", error)
+                await asyncio.sleep(FILL_AGAIN_SECONDS)

@@ -1,0 +1,69 @@
+"""The kinds of objects that the operator reads or writes, and where the API server keeps them."""
+
+from dataclasses import dataclass
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_SELECTOR = f"{MANAGED_BY}=forebay"
+SERVICE_LABEL = "forebay.dev/inference-service"
+INSPECTION_LABEL = "forebay.dev/inspection-of"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of object."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As manifests write it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The address of an object, of a namespace's objects, or of all."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+
+
+INFERENCE_SERVICE = Kind("forebay.dev", "v1alpha1", "InferenceService", "inferenceservices")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
+CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")
+JOB = Kind("batch", "v1", "Job", "jobs")
+POD = Kind("", "v1", "Pod", "pods")
+NETWORK_SERVICE = Kind("", "v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+NODE = Kind("", "v1", "Node", "nodes", is_namespaced=False)
+EVENT = Kind("", "v1", "Event", "events")
+EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+
+CHILDREN = (
+    DEPLOYMENT,
+    REPLICA_SET,
+    CONTROLLER_REVISION,
+    JOB,
+    POD,
+    NETWORK_SERVICE,
+    SERVICE_ACCOUNT,
+)
+"""What belongs to a service; only those that carry the label of MANAGED_SELECTOR are watched."""
+
+WATCHED = (INFERENCE_SERVICE, *CHILDREN)
+
+_BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, NODE)}
+
+
+def find_kind(api_version: str, name: str) -> Kind:
+    """The kind of a manifest; KeyError for one that the operator has no business with."""
+    return _BY_TYPE[api_version, name]
+
+
+def selector_of(kind: Kind) -> str:
+    """The label selector with which a kind is listed and watched."""
+    return MANAGED_SELECTOR if kind in CHILDREN else ""

@@ -1,0 +1,151 @@
+"""One operator works, others stand by: a Lease, judged by this process's own monotonic clock.
+
+The holder counts its time from before it sent the last renewal that succeeded, a challenger from
+when it saw the last change; so however clocks and requests drift, the holder has stopped before
+another one starts.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.kinds import LEASE
+from forebay_operator.observed import Object
+
+log = logging.getLogger(__name__)
+
+DURATION_SECONDS = 15
+"""Nobody else takes the lease before it was unchanged for this long."""
+DEADLINE_SECONDS = 10.0
+"""The holder writes nothing later than this after its last renewal; a write takes at most 4 s more.
+"""
+RENEW_SECONDS = 2.0
+
+FAILURES = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
+
+
+class LeaseLost(Exception):
+    """This process may write no more."""
+
+
+class LeaseHolder:
+    """Takes the lease, keeps it, and gives it back."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._renewed_at = float("-inf")
+        self._held: Object | None = None
+        self._seen_version = ""
+        self._seen_at = 0.0
+
+    def check(self) -> None:
+        """Raise LeaseLost unless this process may write now."""
+        if self._clock() - self._renewed_at > DEADLINE_SECONDS:
+            raise LeaseLost(f"Lease {self._namespace}/{self._name} was not renewed in time")
+
+    async def acquire(self) -> None:
+        """Wait until the lease is this process's."""
+        while True:
+            try:
+                if await self.try_acquire():
+                    log.info("Lease was acquired holder=%s", self._identity)
+                    return
+            except FAILURES as error:
+                log.warning("Lease could not be read or written error=%r", error)
+            await asyncio.sleep(RENEW_SECONDS)
+
+    async def try_acquire(self) -> bool:
+        """Take the lease if it is free, ours, or was left; False if another process holds it."""
+        asked_at = self._clock()
+        lease = await self._cluster.get(LEASE, self._namespace, self._name)
+        if lease is not None and not self._is_free(lease, asked_at):
+            return False
+        try:
+            if lease is None:
+                self._held = await self._cluster.create(LEASE, self._build(None))
+            else:
+                self._held = await self._cluster.replace(LEASE, self._build(lease))
+        except ApiError as error:
+            if error.status == 409:  # another process was faster
+                return False
+            raise
+        self._renewed_at = asked_at
+        return True
+
+    async def keep(self) -> None:
+        """Renew the lease until it is lost, which raises LeaseLost."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Renew once; a failure is borne until the deadline, another holder is not."""
+        asked_at = self._clock()
+        try:
+            lease = await self._cluster.get(LEASE, self._namespace, self._name)
+            if lease is None or lease["spec"].get("holderIdentity") != self._identity:
+                self._renewed_at = float("-inf")
+                raise LeaseLost(f"Lease {self._namespace}/{self._name} was taken")
+            self._held = await self._cluster.replace(LEASE, self._build(lease))
+            self._renewed_at = asked_at
+        except FAILURES as error:
+            log.warning("Lease was not renewed error=%r", error)
+        self.check()
+
+    async def release(self) -> None:
+        """Give the lease back, so that the next process need not wait for its end."""
+        if self._held is None or self._renewed_at == float("-inf"):
+            return
+        self._renewed_at = float("-inf")
+        spec = {**self._held["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            await self._cluster.replace(LEASE, {**self._held, "spec": spec})
+            log.info("Lease was released holder=%s", self._identity)
+        except FAILURES as error:
+            log.warning("Lease was not released error=%r", error)
+
+    def _is_free(self, lease: Object, now: float) -> bool:
+        spec, version = lease.get("spec") or {}, lease["metadata"]["resourceVersion"]
+        if spec.get("holderIdentity") in (None, "", self._identity):
+            return True
+        if version != self._seen_version:
+            self._seen_version, self._seen_at = version, now
+        return now - self._seen_at > spec.get("leaseDurationSeconds", DURATION_SECONDS)
+
+    def _build(self, lease: Object | None) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec: Object = (lease or {}).get("spec") or {}
+        is_mine = spec.get("holderIdentity") == self._identity
+        transitions = spec.get("leaseTransitions", 0) + (0 if is_mine or lease is None else 1)
+        metadata = {"namespace": self._namespace, "name": self._name}
+        if lease is not None:
+            metadata["resourceVersion"] = lease["metadata"]["resourceVersion"]
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.name,
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": DURATION_SECONDS,
+                "acquireTime": spec.get("acquireTime", now) if is_mine else now,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            },
+        }

@@ -1,0 +1,48 @@
+"""What the operator remembers about a service between two decisions; lost with the process on
+purpose."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from forebay_operator.observed import Object, ScalingMemory
+from forebay_operator.store import Written
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A manifest as it was applied, and what the object looked like then."""
+
+    manifest: Object
+    uid: str
+    resource_version: int
+    content: Object
+    """The object without its status and what every write changes."""
+
+
+@dataclass
+class Memory:
+    """One service's."""
+
+    uid: str
+    scaling: ScalingMemory
+    applied: dict[tuple[str, str], Applied] = field(default_factory=dict)
+    """By kind and name."""
+    written: list[Written] = field(default_factory=list)
+    """Writes that the store has not seen yet."""
+    written_at: float = 0.0
+    """Monotonic time of the last of them."""
+    status: Object | None = None
+    """The status as it was written last."""
+    stored_status: Object | None = None
+    """What the API server made of it."""
+    posted: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Monotonic time by what an Event said."""
+    warnings: tuple[Object, ...] = ()
+    warnings_at: float = float("-inf")
+
+
+def content_of(item: Object) -> dict[str, Any]:
+    """What a manifest can decide about an object: everything but its status and bookkeeping."""
+    bookkeeping = ("resourceVersion", "managedFields", "generation")
+    metadata = {name: text for name, text in item["metadata"].items() if name not in bookkeeping}
+    return {**{name: part for name, part in item.items() if name != "status"}, "metadata": metadata}

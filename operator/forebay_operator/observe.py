@@ -1,0 +1,76 @@
+"""Gather everything one decision may look at from the store. Reads only; no request is made here.
+
+An object counts as a service's own by the uid of its controller, never by its name or labels: a
+namesake of a deleted service, or a bare pod with the right labels, is somebody else's.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from forebay_operator.kinds import (
+    CONTROLLER_REVISION,
+    DEPLOYMENT,
+    INFERENCE_SERVICE,
+    JOB,
+    NETWORK_SERVICE,
+    POD,
+    REPLICA_SET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from forebay_operator.memory import Memory
+from forebay_operator.observed import Key, Object, Observed, PodLoad, Settings
+from forebay_operator.store import Store, controller_of, uid_of
+
+
+def observe(
+    store: Store, key: Key, settings: Settings, memory: Memory, loads: Mapping[str, PodLoad]
+) -> Observed | None:
+    """One InferenceService with its children and the nodes; None if there is no such service."""
+    service = store.find(INFERENCE_SERVICE, key.namespace, key.name)
+    if service is None:
+        return None
+    uid = uid_of(service)
+    jobs = _controlled_by({uid}, store.children(key, JOB))
+    deployments = _controlled_by({uid}, store.children(key, DEPLOYMENT))
+    replica_sets = _controlled_by(_uids(deployments), store.children(key, REPLICA_SET))
+    all_pods = store.children(key, POD)
+    pods = _controlled_by(_uids(replica_sets), all_pods)
+    return Observed(
+        key=key,
+        settings=settings,
+        service=service,
+        deployment=_named(key.name, deployments),
+        network_service=_named(key.name, _children(store, key, NETWORK_SERVICE, uid)),
+        service_account=_named(f"{key.name}-forebay", _children(store, key, SERVICE_ACCOUNT, uid)),
+        revisions=_children(store, key, CONTROLLER_REVISION, uid),
+        jobs=jobs,
+        job_pods=_controlled_by(_uids(jobs), all_pods),
+        pods=pods,
+        replica_sets=replica_sets,
+        nodes=store.nodes(),
+        warnings=memory.warnings,
+        loads={uid_of(pod): loads[uid_of(pod)] for pod in pods if uid_of(pod) in loads},
+        memory=memory.scaling,
+        nodes_readable=store.has_nodes,
+    )
+
+
+def is_owned(item: Object, service_uid: str) -> bool:
+    """Whether an object belongs to this very InferenceService."""
+    return (controller_of(item) or {}).get("uid") == service_uid
+
+
+def _children(store: Store, key: Key, kind: Kind, uid: str) -> tuple[Object, ...]:
+    return _controlled_by({uid}, store.children(key, kind))
+
+
+def _controlled_by(uids: set[str], items: Iterable[Object]) -> tuple[Object, ...]:
+    return tuple(item for item in items if (controller_of(item) or {}).get("uid") in uids)
+
+
+def _uids(items: Iterable[Object]) -> set[str]:
+    return {uid_of(item) for item in items}
+
+
+def _named(name: str, items: Iterable[Object]) -> Object | None:
+    return next((item for item in items if item["metadata"]["name"] == name), None)

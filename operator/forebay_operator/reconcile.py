@@ -1,0 +1,184 @@
+"""One service at a time: observe, plan, apply. Safe to run at any time, any number of times."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import aiohttp
+
+from forebay_operator.apply import Applier, Refused, is_left_behind
+from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.events import (
+    READ_AGAIN_SECONDS,
+    post_notes,
+    read_warnings,
+    seconds_until_suspicious,
+)
+from forebay_operator.kinds import INFERENCE_SERVICE
+from forebay_operator.lease import LeaseLost
+from forebay_operator.memory import Memory
+from forebay_operator.observe import observe
+from forebay_operator.observed import Key, Observed, PodLoad, ScalingMemory, Settings
+from forebay_operator.planned import Plan
+from forebay_operator.store import Store, uid_of
+from forebay_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+BLIND_SECONDS = 5.0
+"""How long a write of ours may take to come back before it is asked for."""
+LEFT_BEHIND_SECONDS = 2.0
+FOREIGN_SECONDS = 15.0
+TERMINATING_SECONDS = 60.0
+
+Planner = Callable[[Observed, datetime], Plan]
+
+
+class Reconciler:
+    """Brings services' children to what their specs ask for."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        queue: WorkQueue,
+        settings: Settings,
+        planner: Planner,
+        loads: Mapping[str, PodLoad],
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._queue = queue
+        self._settings = settings
+        self._planner = planner
+        self._loads = loads
+        self._memories: dict[Key, Memory] = {}
+        self._started_at = datetime.now(UTC)
+
+    async def work(self) -> None:
+        """Take keys from the queue until cancelled, or until the lease is lost."""
+        while True:
+            key = await self._queue.get()
+            try:
+                await self._attempt(key)
+            finally:
+                self._queue.done(key)
+
+    async def _attempt(self, key: Key) -> None:
+        try:
+            await self.reconcile(key, datetime.now(UTC))
+        except LeaseLost:
+            raise
+        except Refused as refusal:
+            delay = self._queue.retry(key)
+            log.info("Child was refused service=%s retry=%.1fs %s", key, delay, refusal.sentence)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            delay = self._queue.retry(key)
+            log.warning("API request failed service=%s retry=%.1fs error=%r", key, delay, error)
+        except Exception:
+            delay = self._queue.retry(key)
+            log.exception("Reconcile failed service=%s retry=%.1fs", key, delay)
+        else:
+            self._queue.succeeded(key)
+
+    async def reconcile(self, key: Key, now: datetime) -> Plan | None:
+        """Bring one InferenceService's children to what its spec asks for; None if nothing was due."""
+        memory = self._memory_of(key)
+        if memory is None or not await self._has_caught_up(key, memory):
+            return None
+        observed = observe(self._store, key, self._settings, memory, self._loads)
+        if observed is None or observed.service["metadata"].get("deletionTimestamp"):
+            return None
+        observed = await self._with_warnings(observed, memory, now)
+        applier = Applier(self._cluster, self._store, key, memory)
+        decided = self._planner(observed, now)
+        foreign = await applier.find_foreign(decided.children)
+        if is_left_behind(key, foreign):
+            self._queue.add_later(key, LEFT_BEHIND_SECONDS)
+            return None
+        if foreign:
+            observed = replace(observed, foreign=tuple(foreign))
+            decided = self._planner(observed, now)
+            self._queue.add_later(key, FOREIGN_SECONDS)
+        return await self._carry_out(applier, memory, observed, decided, now)
+
+    async def _carry_out(
+        self, applier: Applier, memory: Memory, observed: Observed, decided: Plan, now: datetime
+    ) -> Plan:
+        """Write children first and the status last, so that the status speaks of what was written."""
+        try:
+            await applier.apply_deletion_costs(decided.deletion_costs)
+            await applier.apply_children(decided.children, observed.foreign)
+            await applier.delete(decided.deletions)
+        except Refused as refusal:
+            if refusal.is_namespace_terminating:
+                self._queue.add_later(observed.key, TERMINATING_SECONDS)
+                return decided
+            refused = replace(observed, apply_error=refusal.sentence)
+            await self._tell(applier, memory, observed, self._planner(refused, now))
+            raise
+        finally:
+            memory.written_at = time.monotonic()
+        await self._tell(applier, memory, observed, decided)
+        if decided.look_again_seconds is not None:
+            self._queue.add_later(observed.key, decided.look_again_seconds)
+        return decided
+
+    async def _tell(
+        self, applier: Applier, memory: Memory, observed: Observed, decided: Plan
+    ) -> None:
+        if decided.memory is not None:
+            memory.scaling = decided.memory
+        if decided.status is not None:
+            try:
+                await applier.apply_status(observed.service, decided.status)
+            except ApiError as error:
+                if error.status not in (404, 409):  # the service is gone, or is another one by now
+                    raise
+        await post_notes(self._cluster, observed.service, decided.notes, memory, time.monotonic())
+
+    async def _with_warnings(self, observed: Observed, memory: Memory, now: datetime) -> Observed:
+        wait = seconds_until_suspicious(observed, now)
+        if wait is None:
+            memory.warnings = ()
+        elif wait > 0:
+            self._queue.add_later(observed.key, wait)
+        else:
+            if time.monotonic() - memory.warnings_at >= READ_AGAIN_SECONDS:
+                memory.warnings = await read_warnings(self._cluster, observed)
+                memory.warnings_at = time.monotonic()
+            self._queue.add_later(observed.key, READ_AGAIN_SECONDS)
+        return replace(observed, warnings=memory.warnings)
+
+    def _memory_of(self, key: Key) -> Memory | None:
+        service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
+        if service is None:
+            self._memories.pop(key, None)
+            self._queue.forget(key)
+            return None
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid_of(service):
+            memory = Memory(uid_of(service), ScalingMemory(self._started_at))
+            self._memories[key] = memory
+        return memory
+
+    async def _has_caught_up(self, key: Key, memory: Memory) -> bool:
+        """Whether the store has seen our last writes; after a while they are asked for instead."""
+        memory.written = [one for one in memory.written if not self._store.has_seen(one)]
+        age = time.monotonic() - memory.written_at
+        if memory.written and age < BLIND_SECONDS:
+            self._queue.add_later(key, BLIND_SECONDS - age)
+            return False
+        for one in memory.written:
+            item = await self._cluster.get(one.kind, one.namespace, one.name)
+            if item is None or uid_of(item) != one.uid:
+                known = self._store.find(one.kind, one.namespace, one.name)
+                if known is not None and uid_of(known) == one.uid:
+                    self._store.drop(known)
+                self._store.bury(one.uid)
+            if item is not None:
+                self._store.put(item)
+        memory.written = []
+        return True

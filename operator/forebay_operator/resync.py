@@ -1,0 +1,113 @@
+"""A full list of everything every few minutes: it fills the store at first, and keeps the watches
+honest.
+
+A watch can go silent, or miss a deletion after it had to list again. What a list shows and the
+watch does not deliver within a grace period is put into the store here, and makes the liveness
+probe fail.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from forebay_operator.cluster import Cluster, Listing
+from forebay_operator.kinds import NODE, WATCHED, Kind
+from forebay_operator.lease import FAILURES
+from forebay_operator.store import Difference, Store
+from forebay_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 180.0
+GRACE_SECONDS = 10.0
+"""How long a watch may take to deliver what a list has shown."""
+OLDEST_LIST_SECONDS = 900.0
+
+
+class Resync:
+    """Lists everything, and compares."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        queue: WorkQueue,
+        namespaces: Sequence[str] = (),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._queue = queue
+        self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
+        self._sleep = sleep
+        self._listed_at: float | None = None
+        self.silent: tuple[str, ...] = ()
+        """Kinds whose watch did not deliver what the last list showed."""
+
+    async def fill(self) -> None:
+        """Put everything there is into the store and every service on the queue."""
+        for kind, namespace in self._scopes():
+            self._correct(await self._difference(kind, namespace))
+        self._listed_at = time.monotonic()
+        for key in self._store.keys():
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Compare again and again, until cancelled."""
+        while True:
+            await self._sleep(INTERVAL_SECONDS)
+            try:
+                await self.compare()
+            except FAILURES as error:
+                log.warning("Full list failed error=%r", error)
+
+    async def compare(self) -> None:
+        """List everything, give the watches time, then correct what they still have not delivered."""
+        silent = []
+        listings = [(await self._list(kind, scope), scope) for kind, scope in self._scopes()]
+        if any(self._store.difference(listing, scope) for listing, scope in listings):
+            await self._sleep(GRACE_SECONDS)
+        for listing, scope in listings:
+            difference = self._store.difference(listing, scope)
+            if difference:
+                silent.append(listing.kind.plural)
+                self._report(listing.kind, difference)
+                self._correct(difference)
+        self.silent = tuple(dict.fromkeys(silent))
+        self._listed_at = time.monotonic()
+        for key in self._store.keys():
+            self._queue.add(key)
+
+    def complaint(self) -> str:
+        """Why this process should be restarted; empty if it should not."""
+        if self.silent:
+            return f"The watch of {', '.join(self.silent)} did not deliver what a list shows"
+        is_old = self._listed_at and time.monotonic() - self._listed_at > OLDEST_LIST_SECONDS
+        return "The last full list is too old" if is_old else ""
+
+    def _scopes(self) -> list[tuple[Kind, str | None]]:
+        scopes = [(kind, namespace) for kind in WATCHED for namespace in self._namespaces]
+        return scopes + ([(NODE, None)] if self._store.has_nodes else [])
+
+    async def _list(self, kind: Kind, namespace: str | None) -> Listing:
+        return await self._cluster.list(kind, namespace)
+
+    async def _difference(self, kind: Kind, namespace: str | None) -> Difference:
+        return self._store.difference(await self._list(kind, namespace), namespace)
+
+    def _correct(self, difference: Difference) -> None:
+        for item in difference.newer:
+            for key in self._store.put(item):
+                self._queue.add(key)
+        for item in difference.ghosts:
+            for key in self._store.drop(item):
+                self._queue.add(key)
+
+    def _report(self, kind: Kind, difference: Difference) -> None:
+        log.warning(
+            "Watch had not delivered kind=%s newer=%d ghosts=%d",
+            kind.plural,
+            len(difference.newer),
+            len(difference.ghosts),
+        )

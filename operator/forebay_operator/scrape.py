@@ -1,0 +1,131 @@
+"""Ask pods what they hold: `GET /load` by pod IP, often where a decision hangs on it, seldom
+elsewhere.
+
+What was seen is kept in memory; a service goes back on the queue when something it said has
+changed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import aiohttp
+
+from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
+from forebay_operator.observed import Key, Object, PodLoad
+from forebay_operator.store import Store, uid_of
+from forebay_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+FAST_SECONDS = 2.0
+SLOW_SECONDS = 30.0
+TIMEOUT_SECONDS = 1.5
+MAX_CONNECTIONS = 64
+DEFAULT_PORT = 8000
+
+
+@dataclass(frozen=True)
+class Target:
+    """One pod to ask."""
+
+    key: Key
+    uid: str
+    address: str
+
+
+class Scraper:
+    """Keeps the loads of all serving pods."""
+
+    def __init__(self, store: Store, queue: WorkQueue) -> None:
+        self.loads: dict[str, PodLoad] = {}
+        """By pod uid."""
+        self._store = store
+        self._queue = queue
+        self._due: dict[Key, float] = {}
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            while True:
+                targets = list(self.due_targets(time.monotonic()))
+                loads = await asyncio.gather(*(_ask(session, one) for one in targets))
+                for target, load in zip(targets, loads, strict=True):
+                    self.note(target, load)
+                await asyncio.sleep(FAST_SECONDS)
+
+    def due_targets(self, now: float) -> Iterator[Target]:
+        """The pods of every service whose turn it is."""
+        keys = self._store.keys()
+        for gone in self._due.keys() - set(keys):
+            del self._due[gone]
+        known: set[str] = set()
+        for key in keys:
+            pods = self._store.children(key, POD)
+            known |= {uid_of(pod) for pod in pods}
+            is_fast = self._is_fast(key, pods)
+            if now < self._due.get(key, 0.0) - (SLOW_SECONDS - FAST_SECONDS if is_fast else 0.0):
+                continue
+            self._due[key] = now + SLOW_SECONDS
+            yield from (target for pod in pods if (target := to_target(key, pod)) is not None)
+        for uid in self.loads.keys() - known:
+            del self.loads[uid]
+
+    def note(self, target: Target, load: PodLoad) -> None:
+        """Keep what a pod said, and have its service looked at if that is news."""
+        if self.loads.get(target.uid) != load:
+            self.loads[target.uid] = load
+            self._queue.add(target.key)
+
+    def _is_fast(self, key: Key, pods: tuple[Object, ...]) -> bool:
+        if any(pod["metadata"].get("deletionTimestamp") for pod in pods):
+            return True
+        service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
+        return service is not None and bool(service["spec"].get("scaling"))
+
+
+def to_target(key: Key, pod: Object) -> Target | None:
+    """Where to ask a pod; None for one that cannot answer yet, or no more, or serves nothing."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if SERVICE_LABEL not in (metadata.get("labels") or {}) or not status.get("podIP"):
+        return None
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    is_serving = conditions.get("Ready") == "True" or metadata.get("deletionTimestamp")
+    if status.get("phase") != "Running" or not is_serving:
+        return None
+    address = status["podIP"]
+    host = f"[{address}]" if ":" in address else address
+    return Target(key, uid_of(pod), f"http://{host}:{_port(pod)}/load")
+
+
+def parse_load(said: Object) -> PodLoad:
+    """Read `GET /load`'s answer; KeyError, TypeError or ValueError if it is none."""
+    return PodLoad(
+        answered=True,
+        num_running=int(said["running"]),
+        num_waiting=int(said["waiting"]),
+        kv_cache_usage=float(said["kvCacheUsage"]),
+        free_kv_tokens=int(said["freeKvTokens"]),
+    )
+
+
+async def _ask(session: aiohttp.ClientSession, target: Target) -> PodLoad:
+    try:
+        async with session.get(target.address) as answer:
+            answer.raise_for_status()
+            return parse_load(await answer.json())
+    except (aiohttp.ClientError, TimeoutError, OSError, KeyError, TypeError, ValueError) as error:
+        log.debug("Pod did not say its load service=%s error=%r", target.key, error)
+        return PodLoad(answered=False)
+
+
+def _port(pod: Object) -> int:
+    for container in pod["spec"].get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == "http":
+                return int(port["containerPort"])
+    return DEFAULT_PORT

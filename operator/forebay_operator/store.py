@@ -1,0 +1,216 @@
+"""The last known state of every object that concerns a service, indexed by the service that owns
+it.
+
+Watches and lists feed it, `observe` reads it. It never goes back: an older version of an object is
+ignored, and so is an object that was seen deleted (a list may be older than the watch that runs
+beside it).
+"""
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from forebay_operator.cluster import Listing
+from forebay_operator.kinds import INFERENCE_SERVICE, INSPECTION_LABEL, NODE, SERVICE_LABEL, Kind
+from forebay_operator.observed import Key, Object
+
+MAX_TOMBSTONES = 50_000
+
+Place = tuple[str, str]
+"""Namespace and name; the namespace is empty for what has none."""
+
+Keys = tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write of ours left behind, and what the store must have seen before the next decision."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int | None
+    """None: it was deleted."""
+
+
+@dataclass
+class Difference:
+    """How far the store is behind a full list."""
+
+    newer: list[Object] = field(default_factory=list)
+    ghosts: list[Object] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.newer or self.ghosts)
+
+
+class Store:
+    """Objects by kind and place, and by owner."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[Place, Object]] = defaultdict(dict)
+        self._owned: dict[Key, dict[tuple[str, Place], Object]] = {}
+        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self.has_nodes = True
+        """False where nodes may not be read."""
+
+    def put(self, item: Object) -> Keys:
+        """Take a newer version in; the keys whose decision it may change, none if nothing is new."""
+        kind, place = item["kind"], place_of(item)
+        known = self._objects[kind].get(place)
+        if uid_of(item) in self._tombstones:
+            return ()
+        if known is not None and version_of(known) >= version_of(item):
+            return ()
+        kept = _trim(item)
+        previous = self._remove(kind, place)
+        self._objects[kind][place] = kept
+        key = owner_of(kept)
+        if key is not None:
+            self._owned.setdefault(key, {})[kind, place] = kept
+        if kind == NODE.name:
+            return () if known is not None and _is_same_node(known, kept) else self.keys()
+        return tuple(one for one in dict.fromkeys((key, previous)) if one is not None)
+
+    def drop(self, item: Object) -> Keys:
+        """Forget a deleted object for good; the keys whose decision that may change."""
+        self.bury(uid_of(item))
+        kind, place = item["kind"], place_of(item)
+        known = self._objects[kind].get(place)
+        if known is None or uid_of(known) != uid_of(item):
+            return ()
+        key = self._remove(kind, place)
+        if kind == NODE.name:
+            return self.keys()
+        return () if key is None else (key,)
+
+    def bury(self, uid: str) -> None:
+        """Never take an object of this uid in again: it is gone, whatever an older list says."""
+        self._tombstones[uid] = None
+        while len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """One object, whoever owns it."""
+        return self._objects[kind.name].get((namespace, name))
+
+    def children(self, key: Key, kind: Kind) -> tuple[Object, ...]:
+        """A service's objects of one kind, oldest first."""
+        owned = self._owned.get(key, {})
+        return tuple(
+            sorted((item for (name, _), item in owned.items() if name == kind.name), key=_age)
+        )
+
+    def keys(self) -> Keys:
+        """Every InferenceService's key."""
+        return tuple(Key(*place) for place in self._objects[INFERENCE_SERVICE.name])
+
+    def nodes(self) -> tuple[Object, ...]:
+        """Every node, cut down to what scheduling looks at."""
+        return tuple(self._objects[NODE.name].values())
+
+    def has_seen(self, written: Written) -> bool:
+        """Whether a write of ours has come back."""
+        known = self.find(written.kind, written.namespace, written.name)
+        if written.resource_version is None:
+            return known is None or uid_of(known) != written.uid
+        if written.uid in self._tombstones:
+            return True
+        if known is None:
+            return False
+        return uid_of(known) != written.uid or version_of(known) >= written.resource_version
+
+    def difference(self, listing: Listing, namespace: str | None = None) -> Difference:
+        """What a full list holds that the store does not, and what the store holds that is gone."""
+        behind = Difference()
+        known = self._objects[listing.kind.name]
+        listed = {uid_of(item) for item in listing.objects}
+        for item in listing.objects:
+            mine = known.get(place_of(item))
+            is_newer = mine is None or version_of(mine) < version_of(item)
+            if is_newer and uid_of(item) not in self._tombstones:
+                behind.newer.append(item)
+        for place, item in known.items():
+            is_old = version_of(item) <= listing.resource_version
+            if namespace in (None, place[0]) and is_old and uid_of(item) not in listed:
+                behind.ghosts.append(item)
+        return behind
+
+    def _remove(self, kind: str, place: Place) -> Key | None:
+        known = self._objects[kind].pop(place, None)
+        key = None if known is None else owner_of(known)
+        if key is not None and key in self._owned:
+            self._owned[key].pop((kind, place), None)
+            if not self._owned[key]:
+                del self._owned[key]
+        return key
+
+
+def place_of(item: Object) -> Place:
+    """Where an object is."""
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def uid_of(item: Object) -> str:
+    """What tells an object from its namesakes of other times."""
+    return str(item["metadata"]["uid"])
+
+
+def version_of(item: Object) -> int:
+    """An object's resource version; a higher one is newer."""
+    return int(item["metadata"]["resourceVersion"])
+
+
+def controller_of(item: Object) -> Object | None:
+    """The owner reference of the object that controls this one."""
+    references = item["metadata"].get("ownerReferences") or ()
+    return next((one for one in references if one.get("controller")), None)
+
+
+def owner_of(item: Object) -> Key | None:
+    """The service that an object speaks of: by its controller, else by its labels."""
+    metadata = item["metadata"]
+    namespace = metadata.get("namespace", "")
+    if item["kind"] == INFERENCE_SERVICE.name:
+        return Key(namespace, metadata["name"])
+    controller = controller_of(item) or {}
+    if controller.get("kind") == INFERENCE_SERVICE.name:
+        return Key(namespace, controller["name"])
+    labels = metadata.get("labels") or {}
+    name = labels.get(SERVICE_LABEL) or labels.get(INSPECTION_LABEL)
+    return Key(namespace, name) if name else None
+
+
+def _age(item: Object) -> tuple[str, str]:
+    metadata = item["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["name"]
+
+
+def _trim(item: Object) -> Object:
+    """Leave out what nobody reads: most of an object's size is its managed fields."""
+    if item["kind"] == NODE.name:
+        return _trim_node(item)
+    metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
+    return {**item, "metadata": metadata}
+
+
+def _trim_node(item: Object) -> Object:
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    names = ("name", "uid", "resourceVersion", "creationTimestamp", "labels", "deletionTimestamp")
+    trimmed: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": NODE.name,
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "spec": {name: spec[name] for name in ("taints", "unschedulable") if name in spec},
+        "status": {name: status[name] for name in ("allocatable", "capacity") if name in status},
+    }
+    ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    states = [{"type": "Ready", "status": one.get("status")} for one in ready]
+    return {**trimmed, "status": {**trimmed["status"], "conditions": states}}
+
+
+def _is_same_node(known: Object, kept: Object) -> bool:
+    is_same = known["spec"] == kept["spec"] and known["status"] == kept["status"]
+    return is_same and known["metadata"].get("labels") == kept["metadata"].get("labels")
