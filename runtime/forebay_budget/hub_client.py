@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from email.message import Message
 from typing import IO, Any, Self
 
 from forebay_budget.inspection import ModelError
@@ -107,7 +108,7 @@ class HubClient:
         if isinstance(cause, TimeoutError):
             return ModelError(
                 "HubTimeout",
-                f"{self._endpoint} gave no answer about {label} within {self._request_seconds:g} s.",
+                f"{self._endpoint} gave no answer about {label} in {self._request_seconds:g} s.",
             )
         return ModelError(
             "HubUnreachable",
@@ -169,7 +170,7 @@ def _is_passing(error: Exception) -> bool:
     return not isinstance(cause, TimeoutError)
 
 
-def _content_range(headers: http.client.HTTPMessage) -> tuple[int, int] | None:
+def _content_range(headers: Message) -> tuple[int, int] | None:
     match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
     return match and (int(match["start"] or 0), int(match["size"]))
 

@@ -1,115 +1,97 @@
 """Choose how a model is spread over GPUs (or sits in a CPU pod's memory), or say what would fit.
 
-`size` is pure. All sums are bytes per GPU unless a name says otherwise.
+The operator plans by it and `forebay budget` shows it. Pure: the same question, the same answer.
 """
 
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Literal
+from collections.abc import Mapping
 
-from forebay_budget.quantity import to_quantity
+from forebay_budget.case import Case, Split, choose_split
+from forebay_budget.demand import SPEC_FIELDS, Demand, Device, find_fault
+from forebay_budget.fit import Fit, Misfit, Nearest
+from forebay_budget.inspection import Inspection
+from forebay_budget.nearest import explain_misfit
+from forebay_budget.quantity import format_bytes
+from forebay_budget.terms import MIB, Terms
 
-Device = Literal["GPU", "CPU"]
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What the user and the cluster say; None is derived."""
-
-    device: Device
-    gpu_memory_bytes: int | None = None
-    """Of one GPU."""
-    budget_bytes: int | None = None
-    """Cap per replica, over all its GPUs; on a CPU the pod's memory limit."""
-    max_gpus_per_node: int = 8
-    max_model_len: int | None = None
-    max_num_seqs: int | None = None
-    mean_tokens: int | None = None
-    """Mean length of a request, prompt and answer; a quarter of max_model_len where absent."""
-    tensor_parallel_size: int | None = None
-    gpu_memory_utilization: Decimal | None = None
-    dtype: str = "auto"
-    quantization: str = "None"
-    kv_cache_dtype: str = "auto"
-    max_num_batched_tokens: int | None = None
+__all__ = ["Demand", "Device", "Fit", "Misfit", "Nearest", "Terms", "size"]
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Where one GPU's memory (or the CPU pod's) goes."""
+def size(
+    inspection: Inspection, demand: Demand, names: Mapping[str, str] = SPEC_FIELDS
+) -> Fit | Misfit:
+    """Return the plan of the least tensor parallelism that fits, or why there is none.
 
-    weights_bytes: int
-    kv_cache_bytes: int
-    activation_bytes: int
-    overhead_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        return (
-            self.weights_bytes + self.kv_cache_bytes + self.activation_bytes + self.overhead_bytes
-        )
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A plan that fits."""
-
-    device: Device
-    tensor_parallel_size: int
-    """1 on a CPU."""
-    gpu_memory_utilization: str | None
-    """Two digits, rounded down: `0.92`; None on a CPU."""
-    max_model_len: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    mean_tokens: int
-    terms: Terms
-    """terms.kv_cache_bytes is the exact number for --kv-cache-memory-bytes."""
-    kv_cache_tokens: int
-    dtype: str
-    kv_cache_dtype: str
-    quantization: str
-    budget_bytes: int
-    """What the replica may take over all its GPUs; on a CPU the pod's memory limit."""
-    explanation: str
-
-    def to_plan(self) -> dict[str, Any]:
-        """The keys and values of `status.plan`."""
-        plan: dict[str, Any] = {
-            "tensorParallelSize": self.tensor_parallel_size,
-            "maxModelLen": self.max_model_len,
-            "maxNumSeqs": self.max_num_seqs,
-            "maxNumBatchedTokens": self.max_num_batched_tokens,
-            "dtype": self.dtype,
-            "kvCacheDtype": self.kv_cache_dtype,
-            "quantization": self.quantization,
-            "weights": to_quantity(self.terms.weights_bytes),
-            "kvCache": to_quantity(self.terms.kv_cache_bytes),
-            "budget": to_quantity(self.budget_bytes),
-            "explanation": self.explanation,
-        }
-        if self.gpu_memory_utilization is not None:
-            plan["gpuMemoryUtilization"] = self.gpu_memory_utilization
-        return plan
+    names are how messages call the demand's fields: those of an InferenceService, or flags.
+    """
+    fault = find_fault(demand, inspection.config, names)
+    if fault is not None:
+        return Misfit("InvalidField", 0, 0, (), fault)
+    case = Case(inspection, demand)
+    split = choose_split(case)
+    return explain_misfit(case, names) if split is None else _fit(case, split)
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """One change of one field of the Demand that would fit."""
+def _fit(case: Case, split: Split) -> Fit:
+    token_bytes = case.kv_token_bytes(split.tp)
+    kv_cache_tokens = split.terms.kv_cache_bytes // token_bytes // 16 * 16
+    return Fit(
+        device=case.demand.device,
+        tensor_parallel_size=split.tp,
+        gpu_memory_utilization=_utilization(case, split),
+        max_model_len=split.max_model_len,
+        max_num_seqs=split.max_num_seqs,
+        max_num_batched_tokens=split.max_num_batched_tokens,
+        mean_tokens=split.mean_tokens,
+        terms=split.terms,
+        kv_cache_tokens=kv_cache_tokens,
+        dtype=case.dtype,
+        kv_cache_dtype=case.kv_cache_dtype,
+        quantization=case.quantization,
+        budget_bytes=_budget_bytes(case, split),
+        explanation=_explain(case, split, kv_cache_tokens),
+    )
 
-    field: str
-    """A field of Demand: `max_model_len`, `budget_bytes`, …"""
-    value: int | Decimal | None
+
+def _utilization(case: Case, split: Split) -> str | None:
+    """The sum's share of the GPU, rounded down, so that it never means more than the sum."""
+    memory = case.demand.gpu_memory_bytes
+    if case.demand.device == "CPU" or memory is None:
+        return None
+    # The cap itself was rounded down to a whole byte; that byte must not cost a hundredth.
+    hundredths = max(1, (split.terms.total_bytes + 1) * 100 // memory)
+    return f"{hundredths // 100}.{hundredths % 100:02}"
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """Why nothing fits, and what would."""
+def _budget_bytes(case: Case, split: Split) -> int:
+    if case.demand.budget_bytes is not None:
+        return case.demand.budget_bytes
+    total = split.tp * split.terms.total_bytes
+    return total if case.demand.device == "GPU" else -(-total // MIB) * MIB
 
-    reason: Literal["InsufficientMemory", "InvalidField"]
-    needed_bytes: int
-    """Per replica, at the tensor parallelism that comes nearest; 0 for an invalid field."""
-    allowed_bytes: int
-    nearest: tuple[Nearest, ...]
-    message: str
-    """One sentence: bytes needed, bytes allowed, what would fit, and the field to change."""
+
+def _explain(case: Case, split: Split, kv_cache_tokens: int) -> str:
+    parts = split.terms
+    return (
+        f"{_choice(case, split)}: {format_bytes(parts.weights_bytes)} weights, "
+        f"{format_bytes(parts.kv_cache_bytes)} KV cache, "
+        f"{format_bytes(parts.activation_bytes)} activations and "
+        f"{format_bytes(parts.overhead_bytes)} overhead"
+        f"{' on each' if split.tp > 1 else ''}; the cache holds {kv_cache_tokens} tokens, "
+        f"{_times(kv_cache_tokens, split.max_model_len)} of {split.max_model_len} or "
+        f"{_times(kv_cache_tokens, split.mean_tokens)} of {split.mean_tokens}."
+    )
+
+
+def _choice(case: Case, split: Split) -> str:
+    demand = case.demand
+    if demand.device == "CPU":
+        return f"{format_bytes(_budget_bytes(case, split))} of memory on a CPU"
+    gpus = "One GPU" if split.tp == 1 else f"{split.tp} GPUs"
+    size = format_bytes(demand.gpu_memory_bytes or 0)
+    why = "as asked" if demand.tensor_parallel_size else "the fewest that fit"
+    return f"{gpus} of {size} ({why})"
+
+
+def _times(kv_cache_tokens: int, request_tokens: int) -> str:
+    count = kv_cache_tokens // (-(-request_tokens // 16) * 16)
+    return "one request" if count == 1 else f"{count} requests"

@@ -1,0 +1,224 @@
+"""One model under one demand: how memory divides at a given tensor parallelism and length.
+
+Every answer is a division; `sizing` and `nearest` only choose among a few of them.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from forebay_budget import terms
+from forebay_budget.demand import Demand
+from forebay_budget.inspection import Inspection, ModelConfig
+from forebay_budget.terms import Terms
+
+BLOCK_TOKENS = 16
+"""The engine's KV blocks; a request takes whole ones."""
+
+DEFAULT_UTILIZATION = Decimal("0.95")
+DEFAULT_NUM_SEQS = {"GPU": 256, "CPU": 8}
+"""At most so many where max_num_seqs is absent."""
+DEFAULT_BATCHED_TOKENS = {"GPU": 2_048, "CPU": 512}
+DEFAULT_MODEL_LEN = {"GPU": 32_768, "CPU": 8_192}
+"""A longer context is served only where max_model_len asks for it: it would cost everyone's
+concurrency, or more GPUs."""
+LEAST_MODEL_LEN = 1_024
+"""Where max_model_len is absent and the default does not fit, it shrinks to this and no further."""
+LENGTH_STEP_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Split:
+    """How memory divides in one case."""
+
+    tp: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    mean_tokens: int
+    terms: Terms
+    need_bytes: int
+    """The least KV cache that serves the demand."""
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes of one GPU with the least KV cache."""
+        return self.terms.total_bytes - self.terms.kv_cache_bytes + self.need_bytes
+
+    @property
+    def fits(self) -> bool:
+        return self.terms.kv_cache_bytes >= self.need_bytes
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and what is asked of it, with every `auto` resolved."""
+
+    inspection: Inspection
+    demand: Demand
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.inspection.config
+
+    @property
+    def dtype(self) -> str:
+        asked = self.demand.dtype.lower()
+        if asked != "auto":
+            return asked
+        return "float32" if self.demand.device == "CPU" else self.config.dtype
+
+    @property
+    def kv_cache_dtype(self) -> str:
+        asked = self.demand.kv_cache_dtype.lower()
+        return self.dtype if asked == "auto" else asked
+
+    @property
+    def quantization(self) -> str:
+        asked = self.demand.quantization.upper()
+        return asked if asked in terms.QUANTIZED_BITS else "None"
+
+    @property
+    def default_model_len(self) -> int:
+        length = min(self.config.max_position_embeddings, DEFAULT_MODEL_LEN[self.demand.device])
+        return max(length, self.demand.mean_tokens or 0)
+
+    @property
+    def least_model_len(self) -> int:
+        length = min(self.config.max_position_embeddings, LEAST_MODEL_LEN)
+        return max(length, self.demand.mean_tokens or 0)
+
+    def sizes(self) -> list[int]:
+        """Tensor parallelisms that one node and the demand allow, the least first."""
+        if self.demand.device == "CPU":
+            return [1]
+        if self.demand.tensor_parallel_size is not None:
+            return [self.demand.tensor_parallel_size]
+        admissible = terms.admissible_tensor_parallel_sizes(self.config, self.quantization)
+        return [tp for tp in admissible if tp <= self.demand.max_gpus_per_node]
+
+    def cap_bytes(self, tp: int) -> int | None:
+        """Bytes that may be taken of one GPU, or of the pod; None where nothing caps them."""
+        budget = self.demand.budget_bytes
+        if self.demand.device == "CPU":
+            return budget
+        utilization = self.demand.gpu_memory_utilization or DEFAULT_UTILIZATION
+        cap = int((self.demand.gpu_memory_bytes or 0) * utilization)
+        return cap if budget is None else min(budget // tp, cap)
+
+    def split(self, tp: int, max_model_len: int) -> Split:
+        """Divide one GPU's memory; the KV cache gets what the rest leaves, also below zero."""
+        cap = self.cap_bytes(tp)
+        room = None if cap is None else cap - self._fixed_bytes(tp)
+        num_seqs = self._num_seqs(tp, max_model_len, room)
+        activation = self._activation_bytes(tp, num_seqs)
+        mean = self.mean_tokens(max_model_len)
+        need = max(whole_blocks(max_model_len), num_seqs * whole_blocks(mean))
+        need_bytes = need * self.kv_token_bytes(tp)
+        kv_cache = need_bytes if room is None else room - activation
+        if self.demand.device == "CPU":
+            # What no set of requests can fill would only be zeroed and cost someone else's memory.
+            most = num_seqs * whole_blocks(max_model_len) * self.kv_token_bytes(tp)
+            kv_cache = min(kv_cache, most)
+        split_terms = Terms(self._weights_bytes(tp), kv_cache, activation, self._overhead_bytes(tp))
+        batched = self._batched_tokens(num_seqs)
+        return Split(tp, max_model_len, num_seqs, batched, mean, split_terms, need_bytes)
+
+    def longest(self, tp: int) -> int:
+        """The longest max_model_len that fits at tp, with all else as asked; 0 where none does."""
+        tokens = self._most_kv_tokens(tp)
+        length = min(tokens, self.config.max_position_embeddings)
+        num_seqs, mean = self.demand.max_num_seqs, self.demand.mean_tokens
+        if num_seqs is not None and mean is None:
+            length = min(length, 4 * (tokens // num_seqs // BLOCK_TOKENS * BLOCK_TOKENS))
+        if num_seqs is not None and mean is not None and num_seqs * whole_blocks(mean) > tokens:
+            return 0
+        if length > LENGTH_STEP_TOKENS:
+            length -= length % LENGTH_STEP_TOKENS
+        return length if length >= (mean or 1) else 0
+
+    def most_seqs(self, tp: int, max_model_len: int) -> int:
+        """The largest max_num_seqs up to the asked one that fits at tp; 0 where none does."""
+        tokens = self._most_kv_tokens(tp)
+        if whole_blocks(max_model_len) > tokens:
+            return 0
+        return tokens // whole_blocks(self.mean_tokens(max_model_len))
+
+    def _most_kv_tokens(self, tp: int) -> int:
+        """Whole blocks that fit beside all else, with as many requests as asked or one."""
+        cap = self.cap_bytes(tp)
+        if cap is None:
+            return self.config.max_position_embeddings
+        num_seqs = self.demand.max_num_seqs or 1
+        activation = self._activation_bytes(tp, num_seqs)
+        room = cap - self._fixed_bytes(tp) - activation
+        return max(0, room // self.kv_token_bytes(tp) // BLOCK_TOKENS * BLOCK_TOKENS)
+
+    def mean_tokens(self, max_model_len: int) -> int:
+        """The mean length of a request: as asked, else a quarter of the longest."""
+        return self.demand.mean_tokens or -(-max_model_len // 4)
+
+    def kv_token_bytes(self, tp: int) -> int:
+        return terms.kv_token_bytes(self.config, tp, self.kv_cache_dtype)
+
+    def _fixed_bytes(self, tp: int) -> int:
+        return self._weights_bytes(tp) + self._overhead_bytes(tp)
+
+    def _weights_bytes(self, tp: int) -> int:
+        return terms.weights_bytes(self.inspection, tp, self.dtype, self.quantization)
+
+    def _activation_bytes(self, tp: int, num_seqs: int) -> int:
+        batched = self._batched_tokens(num_seqs)
+        return terms.activation_bytes(self.config, tp, self.dtype, batched, num_seqs)
+
+    def _overhead_bytes(self, tp: int) -> int:
+        if self.demand.device == "CPU":
+            return terms.cpu_overhead_bytes(self.inspection)
+        return terms.gpu_overhead_bytes(tp)
+
+    def _batched_tokens(self, num_seqs: int) -> int:
+        asked = self.demand.max_num_batched_tokens
+        return asked or max(DEFAULT_BATCHED_TOKENS[self.demand.device], num_seqs)
+
+    def _num_seqs(self, tp: int, max_model_len: int, room: int | None) -> int:
+        """As asked; else as many mean requests as the room holds beside one of full length."""
+        if self.demand.max_num_seqs is not None:
+            return self.demand.max_num_seqs
+        most = DEFAULT_NUM_SEQS[self.demand.device]
+        if self.demand.max_num_batched_tokens is not None:
+            most = min(most, self.demand.max_num_batched_tokens)
+        if room is None:
+            return most
+        token = self.kv_token_bytes(tp)
+        mean = whole_blocks(self.mean_tokens(max_model_len)) * token
+        full = whole_blocks(max_model_len) * token
+        logits = terms.sampler_bytes_per_seq(self.config)
+        batch = terms.batch_bytes(self.config, tp, self.dtype, self._batched_tokens(1))
+        # Activations are the larger of batch and logits, so both bounds hold at once.
+        bounds = ((room - batch) // mean, room // (mean + logits), (room - full) // logits)
+        return max(1, min(most, *bounds))
+
+
+def whole_blocks(num_tokens: int) -> int:
+    """Tokens of the blocks that so many tokens take."""
+    return -(-num_tokens // BLOCK_TOKENS) * BLOCK_TOKENS
+
+
+def choose_split(case: Case) -> Split | None:
+    """Return the split of the least tensor parallelism that fits, or None.
+
+    KV heads copied beyond K ranks are given no credit (`terms.kv_token_bytes`), so more than K
+    ranks are chosen only where it is the weights' share that makes room.
+    """
+    wanted = case.demand.max_model_len or case.default_model_len
+    sizes = case.sizes()
+    for tp in sizes:
+        split = case.split(tp, wanted)
+        if split.fits:
+            return split
+    if case.demand.max_model_len is not None:
+        return None
+    lengths = {tp: case.longest(tp) for tp in sizes}
+    roomiest = max(sizes, key=lambda tp: lengths[tp])
+    if lengths[roomiest] < case.least_model_len:
+        return None
+    return case.split(roomiest, min(wanted, lengths[roomiest]))

@@ -1,0 +1,152 @@
+"""What the user and the cluster ask of a model's size, and which of it cannot be meant."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from forebay_budget.inspection import ModelConfig
+from forebay_budget.terms import (
+    DTYPE_BYTES,
+    KV_DTYPE_BYTES,
+    QUANTIZED_BITS,
+    admissible_tensor_parallel_sizes,
+)
+
+Device = Literal["GPU", "CPU"]
+
+SPEC_FIELDS: dict[str, str] = {
+    "device": "device",
+    "gpu_memory_bytes": "vram.gpuMemory",
+    "budget_bytes": "vram.budget",
+    "max_gpus_per_node": "GPUs a node",
+    "max_model_len": "engine.maxModelLen",
+    "max_num_seqs": "engine.maxNumSeqs",
+    "mean_tokens": "mean tokens",
+    "tensor_parallel_size": "engine.tensorParallelSize",
+    "gpu_memory_utilization": "engine.gpuMemoryUtilization",
+    "dtype": "engine.dtype",
+    "quantization": "model.quantization",
+    "kv_cache_dtype": "engine.kvCacheDtype",
+    "max_num_batched_tokens": "engine.maxNumBatchedTokens",
+}
+"""How messages name a Demand's fields to someone who writes an InferenceService."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is asked; None is derived."""
+
+    device: Device
+    gpu_memory_bytes: int | None = None
+    """Of one GPU."""
+    budget_bytes: int | None = None
+    """Cap per replica, over all its GPUs; on a CPU the pod's memory limit."""
+    max_gpus_per_node: int = 8
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    mean_tokens: int | None = None
+    """Mean length of a request, prompt and answer; a quarter of max_model_len where absent."""
+    tensor_parallel_size: int | None = None
+    gpu_memory_utilization: Decimal | None = None
+    dtype: str = "auto"
+    quantization: str = "None"
+    """`None`, `Auto` (as the checkpoint is, so none is applied), `INT8` or `INT4`."""
+    kv_cache_dtype: str = "auto"
+    max_num_batched_tokens: int | None = None
+
+
+def find_fault(demand: Demand, config: ModelConfig, names: Mapping[str, str]) -> str | None:
+    """Say in a sentence what in a demand cannot be meant; names are how fields are called."""
+    faults = (
+        *_faults_of_numbers(demand, names),
+        *_faults_of_choices(demand, names),
+        *_faults_of_lengths(demand, config, names),
+        *(_faults_on_cpu(demand, names) if demand.device == "CPU" else ()),
+        *(_faults_on_gpus(demand, config, names) if demand.device == "GPU" else ()),
+    )
+    return next(iter(faults), None)
+
+
+def _faults_of_numbers(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
+    for field in (
+        "gpu_memory_bytes",
+        "budget_bytes",
+        "max_gpus_per_node",
+        "max_model_len",
+        "max_num_seqs",
+        "mean_tokens",
+        "tensor_parallel_size",
+        "max_num_batched_tokens",
+    ):
+        value = getattr(demand, field)
+        if value is not None and value < 1:
+            yield f"{names[field]} is {value}; it must be at least 1."
+    utilization = demand.gpu_memory_utilization
+    if utilization is not None and not 0 < utilization <= 1:
+        field = names["gpu_memory_utilization"]
+        yield f"{field} is {utilization}; it must be above 0 and at most 1."
+
+
+def _faults_of_choices(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
+    for field, known in (
+        ("device", ("GPU", "CPU")),
+        ("dtype", ("auto", *DTYPE_BYTES)),
+        ("kv_cache_dtype", ("auto", *KV_DTYPE_BYTES)),
+        ("quantization", ("Auto", "None", *QUANTIZED_BITS)),
+    ):
+        value = getattr(demand, field)
+        if value.lower() not in [choice.lower() for choice in known]:
+            yield f"{names[field]} is {value!r}; it must be one of {', '.join(known)}."
+
+
+def _faults_of_lengths(
+    demand: Demand, config: ModelConfig, names: Mapping[str, str]
+) -> Iterator[str]:
+    context = config.max_position_embeddings
+    for field in ("max_model_len", "mean_tokens"):
+        value = getattr(demand, field)
+        if value is not None and value > context:
+            yield (
+                f"{names[field]} is {value}, but the model's context ends at {context} tokens; "
+                f"set at most {context}."
+            )
+    for smaller, larger in (
+        ("mean_tokens", "max_model_len"),
+        ("max_num_seqs", "max_num_batched_tokens"),
+    ):
+        low, high = getattr(demand, smaller), getattr(demand, larger)
+        if low is not None and high is not None and low > high:
+            yield f"{names[smaller]} ({low}) may not be more than {names[larger]} ({high})."
+
+
+def _faults_on_cpu(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
+    if (demand.tensor_parallel_size or 1) > 1 or demand.gpu_memory_utilization is not None:
+        is_parallel = demand.gpu_memory_utilization is None
+        field = "tensor_parallel_size" if is_parallel else "gpu_memory_utilization"
+        yield f"{names[field]} is for GPUs, but {names['device']} is CPU; remove it."
+
+
+def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str]) -> Iterator[str]:
+    if demand.gpu_memory_bytes is None:
+        yield f"The memory of a GPU is not known; set {names['gpu_memory_bytes']}."
+    tp = demand.tensor_parallel_size
+    if tp is None:
+        return
+    sizes = admissible_tensor_parallel_sizes(config, demand.quantization.upper())
+    if tp not in sizes:
+        yield (
+            f"{names['tensor_parallel_size']} is {tp}, but the model ({config.num_heads} heads, "
+            f"{config.num_kv_heads} KV heads, intermediate size {config.intermediate_size}) "
+            f"divides evenly only over {_either(sizes)} GPUs."
+        )
+    elif tp > demand.max_gpus_per_node:
+        yield (
+            f"{names['tensor_parallel_size']} is {tp}, but a node has {demand.max_gpus_per_node} "
+            f"GPUs at most; set at most {demand.max_gpus_per_node}."
+        )
+
+
+def _either(numbers: list[int]) -> str:
+    *first, last = [str(number) for number in numbers]
+    return f"{', '.join(first)} or {last}" if first else last
