@@ -1,0 +1,8 @@
+"""What one InferenceService needs: every rule of the operator lives here, each a pure function.
+
+`reconcile` calls `plan`; nothing in here reads a clock, a cluster or a file.
+"""
+
+from forebay_operator.planning.decision import plan
+
+__all__ = ["plan"]

@@ -1,0 +1,89 @@
+"""Why something does not go on: one reason for machines, one sentence for people."""
+
+from dataclasses import dataclass
+
+_TRANSIENT = frozenset(
+    {
+        "Unschedulable",
+        "VolumeClaimUnbound",
+        "VolumeMountFailed",
+        "PodSandboxFailed",
+        "NotReady",
+        "HubUnreachable",
+        "HubError",
+        "ServiceAccountMissing",
+        "ApplyFailed",
+    }
+)
+"""Reasons that often pass by themselves: Reconciling, not Stalled, until the deadline."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is wrong and what to do about it."""
+
+    reason: str
+    message: str
+
+    @property
+    def is_transient(self) -> bool:
+        return self.reason in _TRANSIENT
+
+
+def explain_refusal(sentence: str, model_uri: str) -> Cause:
+    """Name what the API server, a quota or an admission controller refused, by its own words."""
+    for marker, reason, advice in _REFUSALS:
+        if marker in sentence:
+            return Cause(reason, f"{trim(sentence)}; {advice}.")
+    if "must specify a volume type" in sentence and model_uri.startswith("oci://"):
+        return Cause(
+            "ImageVolumesDisabled",
+            f"This cluster does not mount images as volumes, which {model_uri} needs; turn on its "
+            "ImageVolume feature gate (on by default from Kubernetes 1.35), or use hf:// or pvc://.",
+        )
+    return Cause("ApplyFailed", f"The API server refused: {trim(sentence)}.")
+
+
+_REFUSALS = (
+    ("exceeded quota", "QuotaExceeded", "raise the namespace's ResourceQuota or ask for less"),
+    (
+        "failed quota",
+        "QuotaExceeded",
+        "the namespace's ResourceQuota wants these named: set spec.podTemplate.resources",
+    ),
+    (
+        "violates PodSecurity",
+        "PodSecurityViolated",
+        "change what spec.podTemplate adds, or the namespace's Pod Security level",
+    ),
+    (
+        "error looking up service account",
+        "ServiceAccountMissing",
+        "it comes back by itself, unless something deletes it",
+    ),
+    ("denied the request", "AdmissionDenied", "an admission webhook of this cluster decides this"),
+    ("denied request", "AdmissionDenied", "an admission policy of this cluster decides this"),
+    (" per Container is", "LimitRangeViolated", "the namespace's LimitRange decides this"),
+    (" per Pod is", "LimitRangeViolated", "the namespace's LimitRange decides this"),
+    (
+        "is forbidden: User",
+        "Forbidden",
+        "the operator lacks this right: install its RBAC again",
+    ),
+    (
+        "no PriorityClass with name",
+        "PriorityClassNotFound",
+        "correct spec.podTemplate.priorityClassName",
+    ),
+    (
+        'RuntimeClass "',
+        "RuntimeClassNotFound",
+        "correct spec.podTemplate.runtimeClassName",
+    ),
+)
+
+
+def trim(sentence: str, most: int = 600) -> str:
+    """One line without its end, short enough for a condition."""
+    text = " ".join(sentence.split()).rstrip(". ")
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,160 @@
+"""The conditions: one pure function each, from the outlook to a status, a reason and a sentence.
+
+A condition that does not apply is absent. Their order is that of an object's life.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from forebay_operator.planning.causes import Cause
+from forebay_operator.planning.inspection import describe_model
+from forebay_operator.planning.outlook import Outlook
+from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.timestamps import to_time
+
+Status = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one condition says now."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+
+
+def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
+    """Every condition that applies."""
+    ready = _judge_ready(outlook)
+    found = (
+        _judge_model(outlook),
+        _judge_fit(outlook),
+        _judge_creation(outlook),
+        _judge_progress(outlook),
+        _judge_availability(outlook),
+        ready,
+        _judge_activity(outlook, ready),
+    )
+    return tuple(condition for condition in found if condition is not None)
+
+
+def stamp_conditions(conditions: tuple[Condition, ...], situation: Situation) -> list[Manifest]:
+    """Give them their generation, and the time of their last flip."""
+    return [_stamp(condition, situation) for condition in conditions]
+
+
+def failed(condition_type: str, cause: Cause) -> Condition:
+    """A condition that is False for a cause."""
+    return Condition(condition_type, "False", cause.reason, cause.message)
+
+
+def _stamp(condition: Condition, situation: Situation) -> Manifest:
+    previous = situation.previous_condition(condition.type)
+    has_flipped = previous.get("status") != condition.status
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": situation.service.generation,
+        "lastTransitionTime": to_time(situation.now)
+        if has_flipped
+        else previous["lastTransitionTime"],
+    }
+
+
+def _judge_model(outlook: Outlook) -> Condition:
+    knowledge = outlook.knowledge
+    if knowledge.inspection is not None:
+        return Condition(
+            "ModelInspected", "True", "Inspected", describe_model(knowledge.inspection)
+        )
+    if knowledge.cause is not None:
+        return failed("ModelInspected", knowledge.cause)
+    uri = outlook.situation.service.model.uri
+    return Condition("ModelInspected", "Unknown", "Inspecting", f"The headers of {uri} are read.")
+
+
+def _judge_fit(outlook: Outlook) -> Condition | None:
+    if outlook.is_current and outlook.revision is not None:
+        return Condition("Fits", "True", "Fits", outlook.revision.plan["explanation"])
+    return failed("Fits", outlook.sizing.cause) if outlook.sizing.cause else None
+
+
+def _judge_creation(outlook: Outlook) -> Condition | None:
+    cause = outlook.refusal or outlook.progress.creation_cause
+    if cause is not None:
+        return failed("PodsCreated", cause)
+    if outlook.revision is None:
+        return None
+    progress = outlook.progress
+    if progress.num_existing >= progress.num_wanted:
+        message = f"All {progress.num_wanted} wanted pods exist."
+        return Condition("PodsCreated", "True", "PodsCreated", message)
+    message = f"{progress.num_existing} of {progress.num_wanted} wanted pods exist."
+    return Condition("PodsCreated", "Unknown", "Creating", message)
+
+
+def _judge_progress(outlook: Outlook) -> Condition | None:
+    if outlook.revision is None:
+        return None
+    if outlook.cause is not None:
+        return failed("Progressing", outlook.cause)
+    if outlook.progress.is_complete:
+        message = "Every wanted replica runs and is ready."
+        return Condition("Progressing", "True", "Complete", message)
+    if outlook.rollout.explanation:
+        message = f"{outlook.rollout.explanation}: {_count(outlook)}."
+        return Condition("Progressing", "True", "Replacing", message)
+    return Condition("Progressing", "True", _activity(outlook), f"{_count(outlook)}.")
+
+
+def _judge_availability(outlook: Outlook) -> Condition:
+    progress = outlook.progress
+    if progress.num_ready > 0:
+        message = f"{progress.num_ready} of {progress.num_wanted} wanted replicas serve."
+        return Condition("Available", "True", "ReplicasReady", message)
+    if outlook.revision is not None and progress.num_wanted == 0:
+        return Condition("Available", "False", "ScaledToZero", "No replica is wanted.")
+    return Condition("Available", "False", "NoReplicaReady", "No replica serves.")
+
+
+def _judge_ready(outlook: Outlook) -> Condition:
+    if outlook.is_ready and outlook.progress.num_wanted == 0:
+        return Condition("Ready", "True", "ScaledToZero", "No replica is wanted, and none runs.")
+    if outlook.is_ready:
+        message = f"All {outlook.progress.num_wanted} replicas of this generation serve."
+        return Condition("Ready", "True", "AllReplicasReady", message)
+    if outlook.cause is not None:
+        return failed("Ready", outlook.cause)
+    if not outlook.is_current:
+        return Condition("Ready", "False", "Inspecting", "The model's headers are being read.")
+    return Condition("Ready", "False", _activity(outlook), f"{_count(outlook)}.")
+
+
+def _judge_activity(outlook: Outlook, ready: Condition) -> Condition | None:
+    """For kstatus: Stalled where a person is needed, Reconciling where it may get there."""
+    if ready.status == "True":
+        return None
+    cause = outlook.cause
+    needs_person = cause is not None and not cause.is_transient
+    kind = "Stalled" if needs_person or outlook.progress.is_overdue else "Reconciling"
+    return Condition(kind, "True", ready.reason, ready.message)
+
+
+def _activity(outlook: Outlook) -> str:
+    if outlook.progress.num_ready == 0:
+        return "Starting"
+    if outlook.progress.num_updated < outlook.progress.num_existing:
+        return "RollingOut"
+    return "Scaling"
+
+
+def _count(outlook: Outlook) -> str:
+    progress = outlook.progress
+    return (
+        f"{progress.num_wanted} replicas are wanted, {progress.num_updated} run this generation, "
+        f"{progress.num_ready} are ready"
+    )

@@ -1,0 +1,87 @@
+"""The Job that reads a model's headers in the service's namespace."""
+
+from forebay_operator.observed import Settings
+from forebay_operator.planning.fingerprint import fingerprint
+from forebay_operator.planning.metadata import (
+    INSPECTION_LABEL,
+    MANAGED_BY,
+    build_metadata,
+    service_account_name,
+)
+from forebay_operator.planning.model_source import (
+    build_hub_env,
+    build_model_volumes,
+    build_placement,
+    model_argument,
+)
+from forebay_operator.planning.pod_security import build_container_security, build_pod_security
+from forebay_operator.planning.situation import Manifest
+from forebay_operator.service import Service
+
+CONTAINER = "inspect"
+TERMINATION_LOG = "/dev/termination-log"
+FINISHED_JOB_SECONDS = 900
+"""How long a finished Job can be read, by an operator that was down or by a person."""
+_TMP = "forebay-tmp"
+
+
+def build_inspection_job(service: Service, settings: Settings) -> Manifest:
+    """The Job for one model; its name changes with whatever may change what it finds."""
+    pod = _build_pod(service, settings)
+    labels = {INSPECTION_LABEL: service.name}
+    name = f"{service.name}-inspect-{fingerprint([service.model.uri, pod], 8)}"
+    metadata = build_metadata(service, name, labels)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": max(60, service.startup_timeout_seconds),
+            "ttlSecondsAfterFinished": FINISHED_JOB_SECONDS,
+            "template": {"metadata": {"labels": MANAGED_BY | labels}, "spec": pod},
+        },
+    }
+
+
+def _build_pod(service: Service, settings: Settings) -> Manifest:
+    model_volumes, _ = build_model_volumes(service.model)
+    placement = build_placement(service.pod_template)
+    if not model_volumes:
+        # A hub's model is read from any node, others where the pods will run.
+        placement = {key: placement[key] for key in placement if key == "imagePullSecrets"}
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": service_account_name(service),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": build_pod_security(),
+        "containers": [_build_container(service, settings)],
+        "volumes": [{"name": _TMP, "emptyDir": {}}, *model_volumes],
+        **placement,
+    }
+
+
+def _build_container(service: Service, settings: Settings) -> Manifest:
+    _, model_mounts = build_model_volumes(service.model)
+    return {
+        "name": CONTAINER,
+        "image": settings.operator_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["python", "-m", "forebay_budget"],
+        "args": [
+            "inspect",
+            model_argument(service.model),
+            "--termination-message",
+            TERMINATION_LOG,
+        ],
+        "env": [{"name": "HOME", "value": "/tmp"}, *build_hub_env(service.model, settings)],
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            "limits": {"cpu": "1", "memory": "512Mi"},
+        },
+        "securityContext": build_container_security(),
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": _TMP, "mountPath": "/tmp"}, *model_mounts],
+    }

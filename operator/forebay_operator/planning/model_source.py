@@ -1,0 +1,61 @@
+"""How a pod reaches the model, by a volume or from the hub: inspection and serving alike."""
+
+from forebay_operator.observed import Settings
+from forebay_operator.planning.situation import Manifest
+from forebay_operator.service import Model, PodTemplate
+
+MODEL_PATH = "/model"
+VOLUME = "model"
+TOKEN_KEY = "token"
+
+
+def build_model_volumes(model: Model) -> tuple[list[Manifest], list[Manifest]]:
+    """The volume that holds the model and its mount; both empty for a model on a hub."""
+    if model.scheme == "hf":
+        return [], []
+    mount: Manifest = {"name": VOLUME, "mountPath": MODEL_PATH, "readOnly": True}
+    if model.scheme == "oci":
+        return [{"name": VOLUME, "image": {"reference": model.location}}], [mount]
+    if folder := _split_claim_path(model)[0]:
+        mount["subPath"] = folder
+    claim = {"claimName": model.claim, "readOnly": True}
+    return [{"name": VOLUME, "persistentVolumeClaim": claim}], [mount]
+
+
+def model_argument(model: Model, revision: str = "") -> str:
+    """The model as inspection and runtime take it; a hub's model at its resolved revision."""
+    if model.scheme == "hf":
+        repository, _, asked = model.location.partition("@")
+        wanted = revision or asked
+        return f"hf://{repository}@{wanted}" if wanted else model.uri
+    file = _split_claim_path(model)[1] if model.scheme == "pvc" else ""
+    return f"{MODEL_PATH}/{file}" if file else MODEL_PATH
+
+
+def build_hub_env(model: Model, settings: Settings) -> list[Manifest]:
+    """Variables by which a hub's model is found and read; empty for other models."""
+    if model.scheme != "hf":
+        return []
+    env: list[Manifest] = []
+    if settings.hub_endpoint:
+        env.append({"name": "HF_ENDPOINT", "value": settings.hub_endpoint})
+    if model.secret_name:
+        key = {"name": model.secret_name, "key": TOKEN_KEY}
+        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": key}})
+    return env
+
+
+def build_placement(template: PodTemplate) -> Manifest:
+    """Where a pod may run and with which secrets it pulls."""
+    placement = {
+        "nodeSelector": dict(template.node_selector),
+        "tolerations": [dict(toleration) for toleration in template.tolerations],
+        "imagePullSecrets": [dict(secret) for secret in template.image_pull_secrets],
+    }
+    return {key: value for key, value in placement.items() if value}
+
+
+def _split_claim_path(model: Model) -> tuple[str, str]:
+    """A file is reached through its folder: mounted alone at /model it would lose its name."""
+    folder, _, last = model.claim_path.rpartition("/")
+    return (folder, last) if last.endswith(".gguf") else (model.claim_path, "")

@@ -1,0 +1,46 @@
+"""Events for `kubectl describe`: one for each transition from the previous status to this one."""
+
+from typing import Any
+
+from forebay_operator.planned import Note
+from forebay_operator.planning.scaling_report import Decision
+from forebay_operator.planning.situation import Manifest, Situation, find_condition
+
+_MOST_CHARS = 1000
+"""An Event's message is at most 1,024."""
+_ANNOUNCED = ("ModelInspected", "Fits", "Ready")
+"""Conditions whose turn to True is worth an Event."""
+
+
+def write_notes(
+    situation: Situation, status: Manifest, decision: Decision | None
+) -> tuple[Note, ...]:
+    """What changed, in few words; nothing where nothing did."""
+    before, after = situation.previous.get("conditions"), status["conditions"]
+    notes = [_announce(before, after, kind) for kind in _ANNOUNCED]
+    notes.append(_warn(before, after))
+    if decision is not None:
+        notes.append(Note("Normal", "Scaled", decision.message))
+    return tuple(note for note in notes if note is not None)
+
+
+def _announce(before: Any, after: Any, condition_type: str) -> Note | None:
+    was, now = find_condition(before, condition_type), find_condition(after, condition_type)
+    if now.get("status") != "True" or was.get("status") == "True":
+        return None
+    return Note("Normal", now["reason"], now["message"][:_MOST_CHARS])
+
+
+def _warn(before: Any, after: Any) -> Note | None:
+    """A new reason to stall, or to wait for something that fails."""
+    now = find_condition(after, "Ready")
+    was = find_condition(before, "Ready")
+    is_failure = any(
+        entry["status"] == "False" and entry["reason"] == now["reason"]
+        for entry in after
+        if entry["type"] in ("ModelInspected", "Fits", "PodsCreated", "Progressing")
+    )
+    is_new = was.get("reason") != now["reason"]
+    if now["status"] == "True" or not is_failure or not is_new:
+        return None
+    return Note("Warning", now["reason"], now["message"][:_MOST_CHARS])

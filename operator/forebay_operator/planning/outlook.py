@@ -1,0 +1,77 @@
+"""All that the steps of one decision found, for the conditions to speak of."""
+
+from dataclasses import dataclass
+
+from forebay_operator.planning.causes import Cause, explain_refusal
+from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.revision import Revision
+from forebay_operator.planning.rollout import RolloutStep
+from forebay_operator.planning.situation import Situation
+from forebay_operator.planning.sizing import Sizing
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is known, wanted and reached."""
+
+    situation: Situation
+    knowledge: ModelKnowledge
+    sizing: Sizing
+    revision: Revision | None
+    """What the Deployment gets: of this spec, or the last one that could be run."""
+    is_current: bool
+    """Whether the revision was rendered from this spec."""
+    progress: Progress
+    rollout: RolloutStep
+
+    @property
+    def refusal(self) -> Cause | None:
+        """Why children could not be written."""
+        observed = self.situation.observed
+        if observed.foreign:
+            return _explain_foreign(observed.foreign)
+        if observed.apply_error:
+            return explain_refusal(observed.apply_error, self.situation.service.model.uri)
+        return None
+
+    @property
+    def cause(self) -> Cause | None:
+        """The first thing in an object's life that is wrong."""
+        candidates = (
+            self.refusal,
+            None if self.is_current else self.knowledge.cause,
+            None if self.is_current else self.sizing.cause,
+            self.progress.creation_cause,
+            self.progress.pod_cause,
+            _explain_overdue(self.situation) if self.progress.is_overdue else None,
+        )
+        return next((cause for cause in candidates if cause is not None), None)
+
+    @property
+    def is_ready(self) -> bool:
+        """This generation, all wanted replicas, behind their Service."""
+        return (
+            self.is_current
+            and self.progress.is_complete
+            and self.refusal is None
+            and self.situation.observed.network_service is not None
+        )
+
+
+def _explain_foreign(foreign: tuple[str, ...]) -> Cause:
+    return Cause(
+        "ChildNameTaken",
+        f"{' and '.join(foreign)} of this name already belong to someone else and were left "
+        "alone; delete or rename them, or give this InferenceService another name.",
+    )
+
+
+def _explain_overdue(situation: Situation) -> Cause:
+    seconds = situation.service.rollout.progress_deadline_seconds
+    return Cause(
+        "ProgressDeadlineExceeded",
+        f"The rollout made no progress for {seconds} seconds "
+        "(spec.rollout.progressDeadlineSeconds); see kubectl describe pods for what its pods wait "
+        "for.",
+    )

@@ -1,0 +1,112 @@
+"""The pod template that serves one plan; it will be pinned, so it names every number."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from forebay_budget.sizing import Fit
+from forebay_operator.observed import Settings
+from forebay_operator.planning.fingerprint import fingerprint
+from forebay_operator.planning.gpus import MEMORY_LABEL
+from forebay_operator.planning.metadata import (
+    MANAGED_BY,
+    TEMPLATE_HASH_LABEL,
+    selector_labels,
+    service_account_name,
+)
+from forebay_operator.planning.model_source import build_model_volumes, build_placement
+from forebay_operator.planning.pod_security import build_pod_security
+from forebay_operator.planning.runtime_container import CACHE_PATH, build_runtime_container
+from forebay_operator.planning.situation import Manifest
+from forebay_operator.service import PodTemplate, Service
+
+STOP_MARGIN_SECONDS = 10
+"""Between the end of the drain and the kubelet's kill."""
+
+
+@dataclass(frozen=True)
+class TemplateInputs:
+    """What a template is rendered from beside the spec."""
+
+    fit: Fit
+    image: str
+    model_revision: str
+    least_gpu_memory_mib: int | None
+    settings: Settings
+
+
+def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
+    """The template, with its own hash as a label that tells pods of old and new templates apart."""
+    wanted = service.pod_template
+    volumes, mounts = _build_volumes(service, inputs.fit)
+    container = build_runtime_container(
+        service, inputs.fit, inputs.image, inputs.model_revision, inputs.settings
+    )
+    spec: Manifest = {
+        "serviceAccountName": service_account_name(service),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": service.drain.lame_duck_seconds
+        + service.drain.timeout_seconds
+        + STOP_MARGIN_SECONDS,
+        "securityContext": build_pod_security(),
+        "containers": [container | {"volumeMounts": mounts}],
+        "volumes": volumes,
+        **build_placement(wanted),
+        **_build_named(wanted),
+    }
+    if affinity := _build_affinity(wanted, inputs.least_gpu_memory_mib):
+        spec["affinity"] = affinity
+    labels = dict(wanted.labels) | MANAGED_BY | selector_labels(service)
+    metadata: Manifest = {"labels": labels}
+    if wanted.annotations:
+        metadata["annotations"] = dict(wanted.annotations)
+    digest = fingerprint({"metadata": metadata, "spec": spec}, 10)
+    return {
+        "metadata": metadata | {"labels": labels | {TEMPLATE_HASH_LABEL: digest}},
+        "spec": spec,
+    }
+
+
+def _build_volumes(service: Service, fit: Fit) -> tuple[list[Manifest], list[Manifest]]:
+    """Ours first; a mount of the user's at the same path takes the place of ours."""
+    volumes, mounts = build_model_volumes(service.model)
+    folders: dict[str, tuple[str, Manifest]] = {"/tmp": ("forebay-tmp", {})}
+    if service.model.scheme == "hf":
+        folders[CACHE_PATH] = ("forebay-cache", {})
+    if fit.tensor_parallel_size > 1:
+        # The ranks exchange tensors through shared memory, of which a container has 64 MiB.
+        folders["/dev/shm"] = ("forebay-shm", {"medium": "Memory"})
+    taken = {mount["mountPath"].rstrip("/") for mount in service.pod_template.volume_mounts}
+    for path, (name, source) in folders.items():
+        if path not in taken:
+            volumes.append({"name": name, "emptyDir": source})
+            mounts.append({"name": name, "mountPath": path})
+    volumes += [dict(volume) for volume in service.pod_template.volumes]
+    mounts += [dict(mount) for mount in service.pod_template.volume_mounts]
+    return volumes, mounts
+
+
+def _build_named(wanted: PodTemplate) -> Manifest:
+    named = {
+        "runtimeClassName": wanted.runtime_class_name,
+        "priorityClassName": wanted.priority_class_name,
+    }
+    return {key: value for key, value in named.items() if value}
+
+
+def _build_affinity(wanted: PodTemplate, least_gpu_memory_mib: int | None) -> Manifest:
+    """The user's affinity; where smaller GPUs would not do, every term also asks for the memory."""
+    affinity: Manifest = {**wanted.affinity}
+    if least_gpu_memory_mib is None:
+        return affinity
+    enough = {"key": MEMORY_LABEL, "operator": "Gt", "values": [str(least_gpu_memory_mib - 1)]}
+    node_affinity = {**affinity.get("nodeAffinity", {})}
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms: list[dict[str, Any]] = required.get("nodeSelectorTerms") or [{}]
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [
+            {**term, "matchExpressions": [*term.get("matchExpressions", ()), enough]}
+            for term in terms
+        ]
+    }
+    return affinity | {"nodeAffinity": node_affinity}

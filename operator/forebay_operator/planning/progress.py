@@ -1,0 +1,114 @@
+"""How far the Deployment has come towards what was asked of it, and what stands in its way."""
+
+from dataclasses import dataclass
+
+from forebay_operator.observed import Object
+from forebay_operator.planning.causes import Cause, explain_refusal
+from forebay_operator.planning.diagnosis import Patient, diagnose_pod, seconds_until_ailing
+from forebay_operator.planning.pods import (
+    RUNTIME_CONTAINER,
+    is_finished,
+    is_leaving,
+    is_ready,
+    pod_uid,
+    template_hash,
+)
+from forebay_operator.planning.situation import Situation, find_condition
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the pods have reached."""
+
+    num_wanted: int
+    num_existing: int = 0
+    num_updated: int = 0
+    num_ready: int = 0
+    is_complete: bool = False
+    """The Deployment runs the wanted template, and nothing else, with all its pods ready."""
+    is_overdue: bool = False
+    """Its progress deadline has passed."""
+    creation_cause: Cause | None = None
+    pod_cause: Cause | None = None
+    look_again_seconds: float | None = None
+    """When a pod that has just become unready has been so for long enough to be called ailing."""
+
+
+def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Progress:
+    """Compare the Deployment, as its controller reports it, with what is wanted."""
+    num_ready = sum(is_ready(pod) for pod in situation.observed.pods)
+    deployment = situation.observed.deployment
+    if deployment is None:
+        return Progress(num_wanted, num_ready=num_ready)
+    status = deployment.get("status") or {}
+    is_complete = _is_complete(deployment, num_wanted, wanted_hash)
+    patients = _examine(situation, wanted_hash)
+    return Progress(
+        num_wanted,
+        num_existing=status.get("replicas", 0),
+        num_updated=status.get("updatedReplicas", 0) if _runs(deployment, wanted_hash) else 0,
+        num_ready=num_ready,
+        is_complete=is_complete,
+        is_overdue=not is_complete and _is_overdue(deployment, wanted_hash),
+        creation_cause=None if is_complete else _creation_cause(situation, deployment),
+        pod_cause=None if is_complete else _pod_cause(patients),
+        look_again_seconds=min(filter(None, map(seconds_until_ailing, patients)), default=None),
+    )
+
+
+def _runs(deployment: Object, wanted_hash: str) -> bool:
+    return template_hash(deployment["spec"]["template"]) == wanted_hash
+
+
+def _is_complete(deployment: Object, num_wanted: int, wanted_hash: str) -> bool:
+    status = deployment.get("status") or {}
+    counts = [
+        status.get(name, 0)
+        for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    ]
+    is_seen = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 1)
+    is_asked = deployment["spec"].get("replicas", 1) == num_wanted and _runs(
+        deployment, wanted_hash
+    )
+    return is_seen and is_asked and all(count == num_wanted for count in counts)
+
+
+def _is_overdue(deployment: Object, wanted_hash: str) -> bool:
+    progressing = find_condition((deployment.get("status") or {}).get("conditions"), "Progressing")
+    return _runs(deployment, wanted_hash) and (
+        progressing.get("reason") == "ProgressDeadlineExceeded"
+    )
+
+
+def _creation_cause(situation: Situation, deployment: Object) -> Cause | None:
+    """The Deployment repeats what its ReplicaSets are refused, for as long as they are."""
+    conditions = (deployment.get("status") or {}).get("conditions")
+    failure = find_condition(conditions, "ReplicaFailure")
+    if failure.get("status") != "True":
+        return None
+    return explain_refusal(failure.get("message", ""), situation.service.model.uri)
+
+
+def _pod_cause(patients: list[Patient]) -> Cause | None:
+    """What ails the oldest ailing pod; what ailed pods of older templates is being mended."""
+    found = (diagnose_pod(patient) for patient in patients)
+    return next((cause for cause in found if cause is not None), None)
+
+
+def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
+    """The pods of the wanted template; an evicted one last, for its successor tells more about now."""
+    staying = [
+        pod
+        for pod in situation.observed.pods
+        if not is_leaving(pod) and template_hash(pod) == wanted_hash
+    ]
+    return [
+        Patient(
+            pod,
+            RUNTIME_CONTAINER,
+            situation.service,
+            situation.warnings_about(pod_uid(pod)),
+            situation.now,
+        )
+        for pod in sorted(staying, key=is_finished)
+    ]

@@ -1,0 +1,157 @@
+"""Pin what the pods are made of: a ControllerRevision holds the rendered template and its inputs.
+
+The template is rendered anew only when a field of the spec that renders into it changes. Replicas,
+scaling, rollout, a new default image, a new operator or new nodes leave the newest revision, and
+so the pods, alone.
+"""
+
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
+from typing import Any
+
+from forebay_operator.planned import ObjectRef
+from forebay_operator.planning.fingerprint import fingerprint
+from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.metadata import TEMPLATE_HASH_LABEL, build_metadata
+from forebay_operator.planning.pod_template import TemplateInputs, build_pod_template
+from forebay_operator.planning.references import reference_to
+from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.sizing import Sizing
+from forebay_operator.service import Service
+
+MOST_REVISIONS = 5
+_NOT_RENDERED = frozenset(
+    {"namespace", "name", "uid", "generation", "replicas", "scaling", "rollout"}
+)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A pinned template."""
+
+    manifest: Manifest
+
+    @property
+    def number(self) -> int:
+        number: int = self.manifest["revision"]
+        return number
+
+    @property
+    def data(self) -> Manifest:
+        data: Manifest = self.manifest["data"]
+        return data
+
+    @property
+    def template(self) -> Manifest:
+        template: Manifest = self.data["template"]
+        return template
+
+    @property
+    def template_hash(self) -> str:
+        digest: str = self.template["metadata"]["labels"][TEMPLATE_HASH_LABEL]
+        return digest
+
+    @property
+    def plan(self) -> Manifest:
+        """`status.plan` of these pods."""
+        plan: Manifest = self.data["plan"]
+        return plan
+
+
+def newest_revision(situation: Situation) -> Revision | None:
+    """What the service was last rolled out with."""
+    ours = [
+        entry for entry in situation.observed.revisions if "template" in (entry.get("data") or {})
+    ]
+    newest = max(ours, key=lambda entry: int(entry["revision"]), default=None)
+    if newest is None:
+        return None
+    name, number = newest["metadata"]["name"], int(newest["revision"])
+    return Revision(_build_manifest(situation.service, name, dict(newest["data"]), number))
+
+
+def is_of_spec(revision: Revision | None, service: Service) -> bool:
+    """Whether a revision was rendered from these fields."""
+    return revision is not None and revision.data["inputs"] == rendered_fields(service)
+
+
+def build_revision(
+    situation: Situation, knowledge: ModelKnowledge, sizing: Sizing
+) -> Revision | None:
+    """Render the spec anew, for a model that is known and fits."""
+    if knowledge.inspection is None or sizing.fit is None:
+        return None
+    newest = newest_revision(situation)
+    image = choose_image(situation, newest)
+    inputs = TemplateInputs(
+        fit=sizing.fit,
+        image=image,
+        model_revision=knowledge.inspection.revision,
+        least_gpu_memory_mib=sizing.least_gpu_memory_mib,
+        settings=situation.observed.settings,
+    )
+    data = {
+        "inputs": rendered_fields(situation.service),
+        "image": image,
+        "modelRevision": inputs.model_revision,
+        "plan": sizing.fit.to_plan(),
+        "template": build_pod_template(situation.service, inputs),
+    }
+    name = f"{situation.service.name}-{fingerprint(data, 10)}"
+    number = newest.number + 1 if newest else 1
+    return Revision(_build_manifest(situation.service, name, data, number))
+
+
+def choose_image(situation: Situation, newest: Revision | None) -> str:
+    """The pinned version, else what the service runs already, else the platform's default."""
+    default = situation.observed.settings.runtime_image
+    if situation.service.runtime_version:
+        return f"{repository_of(default)}:{situation.service.runtime_version}"
+    return newest.data["image"] if newest else default
+
+
+def repository_of(image: str) -> str:
+    """An image without its tag or digest; a registry's port stays."""
+    name = image.partition("@")[0]
+    before, separator, tag = name.rpartition(":")
+    return before if separator and "/" not in tag else name
+
+
+def plan_history(situation: Situation, current: Revision) -> tuple[ObjectRef, ...]:
+    """The revisions beyond the history, oldest first."""
+    name = current.manifest["metadata"]["name"]
+    others = [entry for entry in situation.observed.revisions if entry["metadata"]["name"] != name]
+    others.sort(key=lambda entry: int(entry["revision"]))
+    surplus = others[: max(0, len(others) - MOST_REVISIONS + 1)]
+    return tuple(reference_to(entry, "ControllerRevision") for entry in surplus)
+
+
+def rendered_fields(service: Service) -> Manifest:
+    """The fields that render into the template; a default that is written out changes nothing."""
+    written: Manifest = _to_json(service)
+    return {name: value for name, value in written.items() if name not in _NOT_RENDERED}
+
+
+def _to_json(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = (entry for entry in fields(value) if not _is_default(value, entry.name))
+        return {entry.name: _to_json(getattr(value, entry.name)) for entry in changed}
+    if isinstance(value, Decimal):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_default(value: Any, name: str) -> bool:
+    entry = next(entry for entry in fields(value) if entry.name == name)
+    current: Any = getattr(value, name)
+    return bool(current == entry.default) or current in (None, {}, (), "")
+
+
+def _build_manifest(service: Service, name: str, data: Manifest, number: int) -> Manifest:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": build_metadata(service, name),
+        "revision": number,
+        "data": data,
+    }

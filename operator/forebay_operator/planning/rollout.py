@@ -1,0 +1,68 @@
+"""How fast a changed template may reach the pods: with one pod more, or one pod less, at a time."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from forebay_operator.observed import Object
+from forebay_operator.planning.pods import is_leaving, is_ready, pod_condition, template_hash
+from forebay_operator.planning.situation import Situation
+from forebay_operator.planning.timestamps import seconds_since
+
+Pace = Literal["Surge", "Replace"]
+
+SURGE_PATIENCE_SECONDS = 30.0
+"""How long a surge pod may find no node before an old pod makes room."""
+
+
+@dataclass(frozen=True)
+class RolloutStep:
+    """The pace, and for status why it is not the one that was tried first."""
+
+    pace: Pace = "Surge"
+    explanation: str = ""
+    look_again_seconds: float | None = None
+
+
+def choose_rollout_step(situation: Situation, wanted_hash: str) -> RolloutStep:
+    """Surge unless the user says Replace, or Auto finds that surging does not get anywhere."""
+    strategy = situation.service.rollout.strategy
+    if strategy != "Auto":
+        return RolloutStep(strategy)
+    pods = [pod for pod in situation.observed.pods if not is_leaving(pod)]
+    old = [pod for pod in pods if template_hash(pod) != wanted_hash]
+    if not old:
+        return RolloutStep()
+    if not any(is_ready(pod) for pod in old):
+        return RolloutStep("Replace", "No pod of the old template is ready, so none is kept for it")
+    if _is_replacing(situation.observed.deployment, wanted_hash):
+        return RolloutStep("Replace", _NO_ROOM)
+    return _judge_surge(situation, [pod for pod in pods if template_hash(pod) == wanted_hash])
+
+
+_NO_ROOM = (
+    f"No node took a surge pod for {SURGE_PATIENCE_SECONDS:.0f} seconds, so a pod is drained "
+    "before its successor starts"
+)
+
+
+def _judge_surge(situation: Situation, new: list[Object]) -> RolloutStep:
+    waits = [_unschedulable_seconds(situation, pod) for pod in new]
+    longest = max(waits, default=0.0)
+    if longest >= SURGE_PATIENCE_SECONDS:
+        return RolloutStep("Replace", _NO_ROOM)
+    return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - longest if longest else None)
+
+
+def _unschedulable_seconds(situation: Situation, pod: Object) -> float:
+    scheduled = pod_condition(pod, "PodScheduled")
+    if scheduled.get("reason") != "Unschedulable":
+        return 0.0
+    return max(0.001, seconds_since(scheduled["lastTransitionTime"], situation.now))
+
+
+def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:
+    """Once it replaces, a rollout goes on so: each new pod would find no node for a surge again."""
+    if deployment is None or template_hash(deployment["spec"]["template"]) != wanted_hash:
+        return False
+    rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+    return rolling.get("maxSurge") in (0, "0")

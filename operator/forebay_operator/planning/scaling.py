@@ -1,0 +1,197 @@
+"""How many replicas: the user's number, or the rule of the queue.
+
+The rule is pure arithmetic over what the pods say; what it must remember between decisions travels
+in ScalingMemory and is lost with the operator on purpose: nothing shrinks before it has watched for
+one full window.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from forebay_operator.observed import ScalingMemory
+from forebay_operator.planning.pods import created_at, is_leaving, is_ready, load_of, pod_condition
+from forebay_operator.planning.scaling_report import Decision, report_scaling
+from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.timestamps import parse_time
+from forebay_operator.service import Scaling
+
+BUSY_SHARE = 0.8
+"""How full the remaining pods may be after one is removed."""
+GROWTH_SAMPLE_SECONDS = 10.0
+"""Growth is measured over at least this long: a burst is not a trend."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What all pods together hold; a ready pod that does not answer counts as full."""
+
+    num_ready: int
+    num_pending: int
+    num_running: int
+    num_waiting: int
+
+    @property
+    def num_replicas(self) -> int:
+        return self.num_ready + self.num_pending
+
+
+@dataclass(frozen=True)
+class ScalingStep:
+    """The replicas that the Deployment gets, `status.scaling`, and what to remember."""
+
+    num_replicas: int
+    memory: ScalingMemory
+    status: Manifest | None = None
+    decision: Decision | None = None
+    look_again_seconds: float | None = None
+
+
+def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
+    """The replicas wanted now."""
+    memory = situation.observed.memory or ScalingMemory(started_at=situation.now)
+    rule = situation.service.scaling
+    if rule is None:
+        return ScalingStep(situation.service.replicas, memory)
+    deployment = situation.observed.deployment
+    if deployment is None:
+        return ScalingStep(rule.min_replicas, memory)
+    num_replicas = deployment["spec"].get("replicas", 1)
+    queue = read_queue(situation, num_replicas, max_num_seqs, rule.target_queue_depth)
+    memory = _measure(situation, memory, queue)
+    memory = _watch_idleness(memory, queue, rule, max_num_seqs, situation.now)
+    decision = decide(queue, rule, memory, situation.now)
+    if decision.num_replicas != num_replicas:
+        memory = replace(memory, idle_since=None)
+    return ScalingStep(
+        decision.num_replicas,
+        memory,
+        report_scaling(situation, decision, memory),
+        decision if decision.num_replicas != num_replicas else None,
+        _seconds_to_shrink(memory, rule, situation.now),
+    )
+
+
+def decide(queue: Queue, rule: Scaling, memory: ScalingMemory, now: datetime) -> Decision:
+    """Up by what waits, down by one after a full idle window, always within the bounds."""
+    current = queue.num_replicas
+    wanted = replicas_for_queue(queue, rule, memory)
+    bounded = min(max(current, rule.min_replicas), rule.max_replicas)
+    if bounded != current:
+        bound = "minReplicas" if bounded > current else "maxReplicas"
+        return Decision(
+            bounded, "WithinBounds", f"{current} replicas became {bounded}, scaling.{bound}."
+        )
+    if wanted > current:
+        return _decide_up(queue, rule, min(wanted, rule.max_replicas), wanted, memory)
+    is_due = memory.idle_since is not None and _window_passed(memory.idle_since, rule, now)
+    if is_due and _window_passed(memory.started_at, rule, now) and current > rule.min_replicas:
+        return Decision(
+            current - 1,
+            "Idle",
+            f"Nothing waited and {current - 1} replicas would have been enough for "
+            f"{rule.window_seconds} s, {queue.num_running} requests run now.",
+        )
+    return Decision(current)
+
+
+def replicas_for_queue(queue: Queue, rule: Scaling, memory: ScalingMemory) -> int:
+    """Enough that the expected queue is at most the target for each, at most doubled."""
+    target, current = rule.target_queue_depth, queue.num_replicas
+    expected = queue.num_waiting + memory.growth_requests_per_second * memory.startup_seconds
+    uncovered = max(0.0, expected - target * current)
+    return min(current + math.ceil(uncovered / target), 2 * max(1, current))
+
+
+def can_shrink(queue: Queue, max_num_seqs: int) -> bool:
+    """Whether one replica fewer would be enough now."""
+    room = BUSY_SHARE * (queue.num_replicas - 1) * max_num_seqs
+    return queue.num_waiting == 0 and queue.num_running <= room
+
+
+def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int, target: int) -> Queue:
+    """Add up the pods; replicas that are not ready yet, or not even created, are pending."""
+    staying = [pod for pod in situation.observed.pods if not is_leaving(pod)]
+    num_ready = min(sum(is_ready(pod) for pod in staying), num_replicas)
+    num_running = num_waiting = 0
+    for pod in staying:
+        load = load_of(pod, situation.observed.loads)
+        if load is not None:
+            num_running += load.num_running
+            num_waiting += load.num_waiting
+        elif is_ready(pod):
+            num_running += max_num_seqs
+            num_waiting += target
+    return Queue(num_ready, num_replicas - num_ready, num_running, num_waiting)
+
+
+def _decide_up(
+    queue: Queue, rule: Scaling, bounded: int, wanted: int, memory: ScalingMemory
+) -> Decision:
+    if bounded == queue.num_replicas:
+        return Decision(bounded, "AtMaximum", _numbers(queue, rule, memory, wanted))
+    return Decision(bounded, "QueueAboveTarget", _numbers(queue, rule, memory, wanted))
+
+
+def _numbers(queue: Queue, rule: Scaling, memory: ScalingMemory, wanted: int) -> str:
+    ready = f"{queue.num_ready} ready"
+    pending = f" and {queue.num_pending} pending" if queue.num_pending else ""
+    replicas = "replica" if queue.num_replicas == 1 else "replicas"
+    text = (
+        f"{queue.num_waiting} waiting over {ready}{pending} {replicas}, "
+        f"target {rule.target_queue_depth}"
+    )
+    growth = memory.growth_requests_per_second * memory.startup_seconds
+    if growth >= 1:
+        text += f", {growth:.0f} more expected while one starts"
+    if wanted > rule.max_replicas:
+        text += f"; scaling.maxReplicas holds it at {rule.max_replicas}"
+    return f"{text}."
+
+
+def _measure(situation: Situation, memory: ScalingMemory, queue: Queue) -> ScalingMemory:
+    """Measure a pod's start-up and the growth of the queue; an empty queue does not grow."""
+    memory = replace(memory, startup_seconds=_startup_seconds(situation, memory))
+    if queue.num_waiting == 0:
+        memory = replace(memory, growth_requests_per_second=0.0)
+    if memory.sampled_at is None:
+        return replace(memory, sampled_at=situation.now, sampled_waiting=queue.num_waiting)
+    elapsed = (situation.now - memory.sampled_at).total_seconds()
+    if elapsed < GROWTH_SAMPLE_SECONDS:
+        return memory
+    growth = max(0.0, (queue.num_waiting - memory.sampled_waiting) / elapsed)
+    return replace(
+        memory,
+        growth_requests_per_second=growth,
+        sampled_at=situation.now,
+        sampled_waiting=queue.num_waiting,
+    )
+
+
+def _startup_seconds(situation: Situation, memory: ScalingMemory) -> float:
+    """From creation to readiness, of the quickest pod: one that was unready since looks slower."""
+    took = [
+        (parse_time(moment) - created_at(pod)).total_seconds()
+        for pod in situation.observed.pods
+        if is_ready(pod) and (moment := pod_condition(pod, "Ready").get("lastTransitionTime"))
+    ]
+    return max(0.0, min(took)) if took else memory.startup_seconds
+
+
+def _watch_idleness(
+    memory: ScalingMemory, queue: Queue, rule: Scaling, max_num_seqs: int, now: datetime
+) -> ScalingMemory:
+    if queue.num_replicas <= rule.min_replicas or not can_shrink(queue, max_num_seqs):
+        return replace(memory, idle_since=None)
+    return memory if memory.idle_since is not None else replace(memory, idle_since=now)
+
+
+def _window_passed(since: datetime, rule: Scaling, now: datetime) -> bool:
+    return (now - since).total_seconds() >= rule.window_seconds
+
+
+def _seconds_to_shrink(memory: ScalingMemory, rule: Scaling, now: datetime) -> float | None:
+    if memory.idle_since is None:
+        return None
+    start = max(memory.idle_since, memory.started_at)
+    return max(0.0, rule.window_seconds - (now - start).total_seconds())

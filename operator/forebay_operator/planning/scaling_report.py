@@ -1,0 +1,53 @@
+"""`status.scaling`: the last change of replicas with its numbers, until the next one.
+
+A state without a change (the bound holds the replicas back) is told too, but not at once: who looks
+for why there are two replicas shall find it.
+"""
+
+from dataclasses import dataclass
+
+from forebay_operator.observed import ScalingMemory
+from forebay_operator.planning.live_numbers import may_refresh
+from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.timestamps import seconds_since, to_time
+
+CHANGE_STANDS_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How many replicas and why; the reason is empty where nothing changes or holds back."""
+
+    num_replicas: int
+    reason: str = ""
+    message: str = ""
+
+
+def report_scaling(situation: Situation, decision: Decision, memory: ScalingMemory) -> Manifest:
+    """The whole of `status.scaling` after a decision."""
+    previous = dict(situation.previous.get("scaling") or {})
+    if previous.get("desiredReplicas") == decision.num_replicas:
+        return previous | _held_back(situation, decision, previous, memory)
+    report: Manifest = {"desiredReplicas": decision.num_replicas}
+    if decision.reason:
+        report |= {"reason": decision.reason, "message": decision.message}
+        return report | {"lastScaleTime": to_time(situation.now)}
+    return report | _calm(decision)
+
+
+def _held_back(
+    situation: Situation, decision: Decision, previous: Manifest, memory: ScalingMemory
+) -> Manifest:
+    changed_at = previous.get("lastScaleTime")
+    if changed_at and seconds_since(changed_at, situation.now) < CHANGE_STANDS_SECONDS:
+        return {}
+    was_held_back = previous.get("reason") == "AtMaximum"
+    if decision.reason == "AtMaximum":
+        is_news = not was_held_back or may_refresh(memory, situation.now)
+        return {"reason": decision.reason, "message": decision.message} if is_news else {}
+    return _calm(decision) if was_held_back else {}
+
+
+def _calm(decision: Decision) -> Manifest:
+    message = f"{decision.num_replicas} replicas are enough for what waits."
+    return {"reason": "WithinTarget", "message": message}
