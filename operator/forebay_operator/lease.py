@@ -127,7 +127,7 @@ class LeaseHolder:
             return True
         if version != self._seen_version:
             self._seen_version, self._seen_at = version, now
-        return now - self._seen_at > spec.get("leaseDurationSeconds", DURATION_SECONDS)
+        return now - self._seen_at > float(spec.get("leaseDurationSeconds", DURATION_SECONDS))
 
     def _build(self, lease: Object | None) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

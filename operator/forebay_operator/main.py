@@ -50,9 +50,11 @@ async def load_configuration() -> Configuration:
     """The pod's own credentials inside a cluster, the kubeconfig's elsewhere."""
     configuration = Configuration()
     try:
-        kubeconfig.load_incluster_config(client_configuration=configuration)
+        kubeconfig.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     except kubeconfig.ConfigException:
-        await kubeconfig.load_kube_config(client_configuration=configuration)
+        await kubeconfig.load_kube_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration
+        )
     return configuration
 
 

@@ -212,5 +212,6 @@ def _trim_node(item: Object) -> Object:
 
 
 def _is_same_node(known: Object, kept: Object) -> bool:
-    is_same = known["spec"] == kept["spec"] and known["status"] == kept["status"]
-    return is_same and known["metadata"].get("labels") == kept["metadata"].get("labels")
+    parts = ("spec", "status")
+    is_same = all(known[part] == kept[part] for part in parts)
+    return is_same and bool(known["metadata"].get("labels") == kept["metadata"].get("labels"))

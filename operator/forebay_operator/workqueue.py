@@ -56,7 +56,8 @@ class WorkQueue:
     def retry(self, key: Key) -> float:
         """Have a failed key worked on after its back-off; the seconds until then."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = min(FIRST_DELAY_SECONDS * 2 ** min(failures - 1, 16), LONGEST_DELAY_SECONDS)
+        doubled = FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16)
+        delay = min(doubled, LONGEST_DELAY_SECONDS)
         delay *= 0.75 + 0.5 * self._jitter()
         self.add_later(key, delay)
         return delay
