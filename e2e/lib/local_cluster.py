@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 
 import buildah
-from archive import send_image
-from commands import CommandError, read, run
+from commands import CommandError, run
+from containerd import Containerd
 from home import HOME, REPOSITORY
 from kubectl import Kubectl
 
@@ -16,6 +16,9 @@ SCRIPT = REPOSITORY / "e2e/cluster/cluster"
 
 class LocalCluster:
     """The cluster script, as a Cluster."""
+
+    def __init__(self) -> None:
+        self._node = Containerd(str(SCRIPT), "ctr")
 
     @cached_property
     def kubectl(self) -> Kubectl:
@@ -42,13 +45,14 @@ class LocalCluster:
 
     def ship(self, tag: str) -> None:
         """Send the node those layers of a built image that it lacks."""
-        if not self._has_image(tag):
-            with buildah.exported(tag) as folder:
-                send_image(folder, tag, [str(SCRIPT), "ctr"])
+        if not self._node.has_image(tag):
+            held = self._node.find_layers()
+            with buildah.exported(tag, held) as layout:
+                self._node.send(layout, tag, held)
 
     def load(self, archive: Path, tag: str) -> None:
         """Import an archive into the node's containerd."""
-        if not self._has_image(tag):
+        if not self._node.has_image(tag):
             run(SCRIPT, "load", archive, log="cluster")
 
     @contextmanager
@@ -58,6 +62,3 @@ class LocalCluster:
         if found is None:
             raise CommandError(f"there is no Service {namespace}/{service}")
         yield f"http://{found['spec']['clusterIP']}:{found['spec']['ports'][0]['port']}"
-
-    def _has_image(self, tag: str) -> bool:
-        return tag in read(SCRIPT, "ctr", "images", "ls", "-q").splitlines()
