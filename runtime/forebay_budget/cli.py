@@ -1,0 +1,251 @@
+"""The commands `budget` and `inspect`, of `forebay` and of `python -m forebay_budget`.
+
+Exit status: 0 where the model fits (or was inspected), 1 where it does not fit or cannot be
+inspected, 2 for wrong usage and, with `budget`, for a model that cannot be read.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import NoReturn
+
+from forebay_budget.checkpoint import inspect_model
+from forebay_budget.demand import Demand
+from forebay_budget.inspection import ModelError
+from forebay_budget.quantity import parse_quantity
+from forebay_budget.report import to_document, to_text
+from forebay_budget.sizing import Fit, Misfit, size
+
+_MAX_ERROR_CHARS = 2_000
+"""Of an inspection's message: whatever a model's files say, it fits a termination message."""
+
+_MODEL_HELP = (
+    "a .gguf file, a folder with config.json and .safetensors files, or "
+    "hf://organisation/name[@revision]"
+)
+
+FLAGS: dict[str, str] = {
+    "device": "--device",
+    "gpu_memory_bytes": "--gpu-memory",
+    "budget_bytes": "--vram-budget",
+    "max_gpus_per_node": "--gpus-per-node",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "mean_tokens": "--mean-tokens",
+    "tensor_parallel_size": "--tensor-parallel-size",
+    "gpu_memory_utilization": "--gpu-memory-utilization",
+    "dtype": "--dtype",
+    "quantization": "--quantization",
+    "kv_cache_dtype": "--kv-cache-dtype",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+}
+"""How messages name a Demand's fields to someone at a command line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers wrong usage with one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2."""
+        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}; see {self.prog} --help\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    arguments = _build_parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.run
+    return command(arguments)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="forebay", description="Size a model, or look into one, by its headers.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_budget(
+        commands.add_parser(
+            "budget",
+            help="show how a model's memory splits, and on what it would fit",
+            description="Show how a model's memory splits on GPUs of a given size (or in a CPU "
+            "pod): the fewest GPUs that fit, what each term takes, and how many requests run at "
+            "once. Only the model's headers are read.",
+            epilog="Sizes are written like 24Gi, 512Mi or 16G. Exit status: 0 it fits, 1 it does "
+            "not fit, 2 wrong usage or a model that cannot be read.",
+        )
+    )
+    _add_inspect(
+        commands.add_parser(
+            "inspect",
+            help="read a model's headers without loading its weights",
+            description="Print what sizing needs to know about a model, as one line of JSON. Only "
+            "headers are read. HF_ENDPOINT names another hub, HF_TOKEN opens private models.",
+            epilog="Exit status: 0 it was inspected, 1 it was not (the line is then "
+            '{"error": {"reason": ..., "message": ...}}), 2 wrong usage.',
+        )
+    )
+    return parser
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    parser.add_argument(
+        "--termination-message",
+        metavar="FILE",
+        type=Path,
+        help="also write the line to this file (a container's termination log)",
+    )
+    parser.set_defaults(run=_inspect)
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    memory = parser.add_argument_group("memory")
+    memory.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="default: gpu")
+    memory.add_argument(
+        "--gpu-memory", metavar="SIZE", type=_size, help="memory of one GPU; required for gpu"
+    )
+    memory.add_argument(
+        "--gpus-per-node", metavar="N", type=_count, default=8, help="most GPUs used; default: 8"
+    )
+    memory.add_argument(
+        "--vram-budget",
+        metavar="SIZE",
+        type=_size,
+        help="most memory a replica may take over all its GPUs (with --device cpu: of the pod); "
+        "default: 95%% of each GPU",
+    )
+    memory.add_argument(
+        "--gpu-memory-utilization",
+        metavar="SHARE",
+        type=_share,
+        help="most of each GPU that may be used, above 0 and at most 1; default: 0.95",
+    )
+    memory.add_argument(
+        "--tensor-parallel-size",
+        metavar="N",
+        type=_count,
+        help="GPUs a replica uses, 1 to 8; default: the fewest that fit",
+    )
+    load = parser.add_argument_group("requests")
+    load.add_argument(
+        "--max-model-len",
+        metavar="N",
+        type=_count,
+        help="most tokens of a request, prompt and answer; default: the model's context, up to "
+        "32768 (8192 on a cpu) and as far as it fits",
+    )
+    load.add_argument(
+        "--max-num-seqs",
+        metavar="N",
+        type=_count,
+        help="most requests at once; default: as many as fit, up to 256 (8 on a cpu)",
+    )
+    load.add_argument(
+        "--mean-tokens",
+        metavar="N",
+        type=_count,
+        help="mean tokens of a request; default: a quarter of the longest",
+    )
+    load.add_argument(
+        "--max-num-batched-tokens",
+        metavar="N",
+        type=_count,
+        help="most tokens of one step; default: 2048 (512 on a cpu)",
+    )
+    number_format = parser.add_argument_group("number formats")
+    number_format.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        default="auto",
+        help="of weights and activations; default: auto, the checkpoint's (bfloat16 for a "
+        "quantised GGUF, float32 on a cpu)",
+    )
+    number_format.add_argument(
+        "--kv-cache-dtype",
+        choices=("auto", "float32", "bfloat16", "float16", "fp8", "int8"),
+        default="auto",
+        help="default: auto, as --dtype",
+    )
+    number_format.add_argument(
+        "--quantization",
+        choices=("none", "int8", "int4"),
+        default="none",
+        help="of weights, applied at load; default: none",
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=_budget)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    try:
+        line, status = inspect_model(arguments.model).to_json(), 0
+    except ModelError as error:
+        stated = {"reason": error.reason, "message": error.message[:_MAX_ERROR_CHARS]}
+        line, status = json.dumps({"error": stated}), 1
+    print(line)
+    if arguments.termination_message is not None:
+        try:
+            arguments.termination_message.write_text(line, encoding="ascii")
+        except OSError as error:
+            print(f"forebay inspect: {error}", file=sys.stderr)
+            return 1
+    return status
+
+
+def _budget(arguments: argparse.Namespace) -> int:
+    demand = Demand(
+        device="CPU" if arguments.device == "cpu" else "GPU",
+        gpu_memory_bytes=arguments.gpu_memory,
+        budget_bytes=arguments.vram_budget,
+        max_gpus_per_node=arguments.gpus_per_node,
+        max_model_len=arguments.max_model_len,
+        max_num_seqs=arguments.max_num_seqs,
+        mean_tokens=arguments.mean_tokens,
+        tensor_parallel_size=arguments.tensor_parallel_size,
+        gpu_memory_utilization=arguments.gpu_memory_utilization,
+        dtype=arguments.dtype,
+        quantization=arguments.quantization,
+        kv_cache_dtype=arguments.kv_cache_dtype,
+        max_num_batched_tokens=arguments.max_num_batched_tokens,
+    )
+    try:
+        inspection = inspect_model(arguments.model)
+    except ModelError as error:
+        return _complain(error.message)
+    answer = size(inspection, demand, FLAGS)
+    if isinstance(answer, Misfit) and answer.reason == "InvalidField":
+        return _complain(answer.message)
+    if arguments.output == "json":
+        print(json.dumps(to_document(answer), indent=2))
+    else:
+        print(to_text(inspection, demand, answer), end="")
+    return 0 if isinstance(answer, Fit) else 1
+
+
+def _complain(message: str) -> int:
+    print(f"forebay budget: {message}", file=sys.stderr)
+    return 2
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_quantity(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 12 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
+
+
+def _share(text: str) -> Decimal:
+    try:
+        share = Decimal(text)
+        if share.is_finite() and 0 < share <= 1:
+            return share
+    except InvalidOperation:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no share above 0 and at most 1")

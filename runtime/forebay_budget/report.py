@@ -1,0 +1,110 @@
+"""How `forebay budget` shows an answer: as a table for people, as a document for programs."""
+
+from typing import Any
+
+from forebay_budget.case import whole_blocks
+from forebay_budget.demand import Demand
+from forebay_budget.fit import Fit, Misfit
+from forebay_budget.inspection import Inspection
+from forebay_budget.quantity import format_bytes
+
+_COMFORTABLE_PERCENT = 70
+
+
+def to_document(answer: Fit | Misfit) -> dict[str, Any]:
+    """The keys of `status.plan` and the terms per GPU in bytes; or what is missing."""
+    if isinstance(answer, Misfit):
+        return {
+            "fits": False,
+            "neededBytes": answer.needed_bytes,
+            "allowedBytes": answer.allowed_bytes,
+            "explanation": answer.message,
+        }
+    return {
+        "fits": True,
+        **answer.to_plan(),
+        "weightsBytes": answer.terms.weights_bytes,
+        "kvCacheBytes": answer.terms.kv_cache_bytes,
+        "activationBytes": answer.terms.activation_bytes,
+        "overheadBytes": answer.terms.overhead_bytes,
+    }
+
+
+def to_text(inspection: Inspection, demand: Demand, answer: Fit | Misfit) -> str:
+    """A few aligned lines."""
+    blocks = [_model_line(inspection)]
+    if isinstance(answer, Misfit):
+        blocks.append(f"Does not fit. {answer.message}")
+    else:
+        blocks += [_plan(answer, demand), _split(answer, demand), _concurrency(answer)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _model_line(inspection: Inspection) -> str:
+    stored = inspection.quantization or inspection.config.dtype
+    return (
+        f"{inspection.config.architecture}, {_millions(inspection.num_parameters)} parameters, "
+        f"{format_bytes(inspection.weights_bytes)} on disk ({stored}, {inspection.format})"
+    )
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e9:.1f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
+
+
+def _plan(fit: Fit, demand: Demand) -> str:
+    rows = []
+    if fit.device == "GPU":
+        gpus = "1 GPU" if fit.tensor_parallel_size == 1 else f"{fit.tensor_parallel_size} GPUs"
+        rows.append(("fits on", f"{gpus} of {format_bytes(demand.gpu_memory_bytes or 0)}"))
+        rows.append(("tensor parallelism", str(fit.tensor_parallel_size)))
+        rows.append(("memory utilisation", str(fit.gpu_memory_utilization)))
+    else:
+        rows.append(("fits in", f"a CPU pod of {format_bytes(fit.budget_bytes)}"))
+    formats = (
+        fit.dtype if fit.quantization == "None" else f"{fit.dtype}, weights {fit.quantization}"
+    )
+    rows += [
+        ("number format", f"{formats}; KV cache {fit.kv_cache_dtype}"),
+        ("longest request", f"{fit.max_model_len} tokens"),
+        ("requests at once", f"{fit.max_num_seqs} at most"),
+    ]
+    return _table(rows)
+
+
+def _split(fit: Fit, demand: Demand) -> str:
+    total = demand.gpu_memory_bytes if fit.device == "GPU" else fit.budget_bytes
+    terms = fit.terms
+    rows = [
+        ("weights", terms.weights_bytes),
+        ("KV cache", terms.kv_cache_bytes),
+        ("activations", terms.activation_bytes),
+        ("overhead", terms.overhead_bytes),
+        ("left free", (total or 0) - terms.total_bytes),
+    ]
+    head = "per GPU" if fit.device == "GPU" else "in the pod"
+    lines = [f"{head:<20}{'':>10}"]
+    for name, num_bytes in rows:
+        share = num_bytes / (total or 1)
+        lines.append(f"  {name:<18}{format_bytes(num_bytes):>10}{share:>7.0%}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _concurrency(fit: Fit) -> str:
+    comfortable = fit.kv_cache_tokens * _COMFORTABLE_PERCENT // 100
+    longest, mean = fit.max_model_len, fit.mean_tokens
+    rows = [
+        (f"of {longest} tokens, the longest", fit.kv_cache_tokens // whole_blocks(longest)),
+        (f"of {mean} tokens, the mean", fit.kv_cache_tokens // whole_blocks(mean)),
+        (
+            f"of {mean} tokens at {_COMFORTABLE_PERCENT} % of the cache",
+            comfortable // whole_blocks(mean),
+        ),
+    ]
+    lines = [f"requests that {fit.kv_cache_tokens} tokens of KV cache hold at once"]
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join(lines + [f"  {name:<{width}}{count:>8}" for name, count in rows])
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:<20}{value}" for name, value in rows)
