@@ -1,60 +1,101 @@
 """Fixtures of the end-to-end tests: a cluster with the operator installed, and a namespace a test.
 
 A failure is reported with what the cluster says about every namespace of the tests.
-KUBECONFIG names the cluster and KUBECTL the client, as anywhere; `make test` sets both.
+KUBECONFIG names the cluster, as anywhere; without it, it is the one that `make cluster` brings up.
 """
 
+import os
 import re
 import secrets
+import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from autopsy import OPERATOR_NAMESPACE, write_autopsy
-from cluster_api import ClusterApi, path_of, wait_until
-from namespace import Namespace, kubectl
+from autopsy import write_autopsy
+from cluster import choose_cluster
+from cluster_api import ClusterApi
+from kubectl import Kubectl
+from namespace import Namespace
+from operator_pod import OperatorPod, read_operator
+from served import RESOURCE, ServedModel, build_service
 
 LIVE_NAMESPACES: dict[str, Namespace] = {}
 """Whatever exists when a test fails is looked at."""
 
 
 @pytest.fixture(scope="session")
-def api() -> Iterator[ClusterApi]:
+def kubectl() -> Kubectl:
+    """The client of the cluster that is tested."""
+    kubeconfig, program = os.environ.get("KUBECONFIG"), shutil.which("kubectl")
+    if kubeconfig and program:
+        return Kubectl(Path(program), Path(kubeconfig))
+    return choose_cluster().kubectl
+
+
+@pytest.fixture(scope="session")
+def api(kubectl: Kubectl) -> Iterator[ClusterApi]:
     """The cluster's API, with the operator installed."""
-    api = ClusterApi()
-    operator = api.get(path_of("deployments", OPERATOR_NAMESPACE, "forebay-operator"))
-    assert operator is not None, "the operator is not installed on this cluster"
+    api = ClusterApi(kubectl.kubeconfig)
+    read_operator(api)
     yield api
     api.close()
 
 
 @pytest.fixture
-def namespace(api: ClusterApi, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+def namespace(
+    kubectl: Kubectl, api: ClusterApi, request: pytest.FixtureRequest
+) -> Iterator[Namespace]:
     """A namespace for one test."""
-    with _fresh_namespace(api, request.node.name) as namespace:
+    with _fresh_namespace(kubectl, api, request.node.name) as namespace:
         yield namespace
 
 
 @pytest.fixture(scope="module")
-def module_namespace(api: ClusterApi, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+def module_namespace(
+    kubectl: Kubectl, api: ClusterApi, request: pytest.FixtureRequest
+) -> Iterator[Namespace]:
     """A namespace for all the tests of one story."""
-    with _fresh_namespace(api, request.module.__name__.rpartition(".")[2]) as namespace:
+    with _fresh_namespace(kubectl, api, request.module.__name__.rpartition(".")[2]) as namespace:
         yield namespace
 
 
+@pytest.fixture(scope="session")
+def long_lived(kubectl: Kubectl, api: ClusterApi) -> Iterator[ServedModel]:
+    """One service of two replicas, for all stories that a running service is enough for."""
+    with _fresh_namespace(kubectl, api, "long-lived") as namespace:
+        namespace.apply(build_service("smollm2", replicas=2))
+        yield ServedModel(namespace, "smollm2")
+
+
+@pytest.fixture
+def two_replicas(long_lived: ServedModel) -> ServedModel:
+    """The long-lived service, with both its replicas ready and nobody leaving."""
+    long_lived.namespace.kubectl("scale", "--replicas=2", f"{RESOURCE}/{long_lived.name}")
+    long_lived.wait_pods(2)
+    long_lived.wait_ready()
+    return long_lived
+
+
+@pytest.fixture(scope="session")
+def operator_pod(kubectl: Kubectl, api: ClusterApi) -> Iterator[OperatorPod]:
+    """The operator, to be killed."""
+    with _fresh_namespace(kubectl, api, "killer") as namespace:
+        yield OperatorPod(namespace)
+
+
 @contextmanager
-def _fresh_namespace(api: ClusterApi, title: str) -> Iterator[Namespace]:
+def _fresh_namespace(kubectl: Kubectl, api: ClusterApi, title: str) -> Iterator[Namespace]:
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).removeprefix("test-")[:40].strip("-")
-    namespace = Namespace(api, f"e2e-{slug}-{secrets.token_hex(2)}")
+    namespace = Namespace(kubectl, api, f"e2e-{slug}-{secrets.token_hex(2)}")
     kubectl("create", "namespace", namespace.name)
     LIVE_NAMESPACES[namespace.name] = namespace
     try:
         yield namespace
     finally:
-        kubectl("delete", "namespace", namespace.name, "--wait=false")
-        path = f"/api/v1/namespaces/{namespace.name}"
-        wait_until(lambda: api.get(path), lambda found: found is None, "namespace is gone", 180)
+        namespace.delete()
         del LIVE_NAMESPACES[namespace.name]
 
 

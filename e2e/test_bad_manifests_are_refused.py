@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cluster_api import Object
-from namespace import Namespace, Refused
+from commands import CommandError
+from namespace import Namespace
 from served import MODEL_URI, build_service
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -44,7 +45,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_refused_with_a_sentence(
     module_namespace: Namespace, spec: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(CommandError) as refusal:
         module_namespace.apply(build_service("refused", **spec))
 
     assert sentence in str(refusal.value)
@@ -55,14 +56,14 @@ def test_refused_with_a_sentence(
 def test_a_name_that_its_children_could_not_carry_is_refused(
     module_namespace: Namespace, name: str
 ) -> None:
-    with pytest.raises(Refused, match="name"):
+    with pytest.raises(CommandError, match="name"):
         module_namespace.apply(build_service(name))
 
 
 def test_a_misspelt_field_is_refused_by_kubectl(module_namespace: Namespace) -> None:
     misspelt: Object = build_service("misspelt", model={"uri": MODEL_URI, "quantisation": "Auto"})
 
-    with pytest.raises(Refused, match='unknown field ".*quantisation"'):
+    with pytest.raises(CommandError, match='unknown field ".*quantisation"'):
         module_namespace.apply(misspelt)
 
 

@@ -1,6 +1,7 @@
 """What a person would look at after a failure: objects, events, descriptions and logs, as text."""
 
-from namespace import Namespace, Refused, kubectl
+from commands import CommandError
+from namespace import Namespace
 
 OPERATOR_NAMESPACE = "forebay-system"
 OPERATOR = "deployment/forebay-operator"
@@ -22,7 +23,7 @@ def write_autopsy(namespace: Namespace) -> list[tuple[str, str]]:
         commands += [logs, (*logs, "--previous")]
     there = ("--namespace", OPERATOR_NAMESPACE)
     commands.append(("logs", OPERATOR, f"--tail={2 * NUM_LOG_LINES}", *there))
-    return [(f"kubectl {' '.join(command)}", _print(command)) for command in commands]
+    return [(f"kubectl {' '.join(command)}", _print(namespace, command)) for command in commands]
 
 
 def _pod_names(namespace: Namespace) -> list[str]:
@@ -32,8 +33,8 @@ def _pod_names(namespace: Namespace) -> list[str]:
         return [f"unknown ({error})"]
 
 
-def _print(command: tuple[str, ...]) -> str:
+def _print(namespace: Namespace, command: tuple[str, ...]) -> str:
     try:
-        return kubectl(*command)
-    except (Refused, OSError) as error:
+        return namespace.cluster_kubectl(*command)
+    except (CommandError, OSError) as error:
         return str(error)

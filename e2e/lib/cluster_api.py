@@ -6,7 +6,8 @@ What a user would do with kubectl (apply, scale, delete) the tests do with kubec
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -35,9 +36,9 @@ PREFIXES = {
 class ClusterApi:
     """Reads objects, and writes the few things that kubectl cannot."""
 
-    def __init__(self, kubeconfig: str | None = None) -> None:
+    def __init__(self, kubeconfig: Path) -> None:
         credentials = Configuration()
-        load_kube_config(kubeconfig, client_configuration=credentials)  # type: ignore[no-untyped-call]
+        load_kube_config(str(kubeconfig), client_configuration=credentials)  # type: ignore[no-untyped-call]
         trust = ssl.create_default_context(cafile=credentials.ssl_ca_cert)
         if credentials.cert_file:
             trust.load_cert_chain(credentials.cert_file, credentials.key_file)
@@ -68,14 +69,6 @@ class ClusterApi:
         found = _json(self._http.get(path, params={"labelSelector": label_selector}))
         items: list[Object] = found["items"]
         return items
-
-    def watch(self, path: str, label_selector: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED, object), what is there first, for so many seconds."""
-        params = {"watch": "true", "labelSelector": label_selector, "timeoutSeconds": str(seconds)}
-        with self._http.stream("GET", path, params=params, timeout=seconds + 10) as response:
-            for line in response.iter_lines():
-                event = json.loads(line)
-                yield event["type"], event["object"]
 
     def merge(self, path: str, change: Object) -> Object:
         """Merge a change into the object at a path."""

@@ -1,37 +1,21 @@
 """A namespace of its own for each test, and what a user does in it with kubectl."""
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cluster_api import ClusterApi, Object, path_of, wait_until
+from kubectl import Kubectl
 
 GIVE_UP_SECONDS = 120.0
 """When a wait is called off; far over what it takes, so that a busy machine fails nothing."""
 
 
-class Refused(Exception):
-    """kubectl ended with an error; the message is what it printed."""
-
-
-def kubectl(*arguments: str, stdin: str | None = None) -> str:
-    """Run kubectl and return what it printed.
-
-    Raises: Refused with what it printed as an error.
-    """
-    command = [os.environ.get("KUBECTL", "kubectl"), *arguments]
-    run = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
-    if run.returncode:
-        raise Refused(run.stderr.strip())
-    return run.stdout
-
-
 class Namespace:
     """One namespace."""
 
-    def __init__(self, api: ClusterApi, name: str) -> None:
+    def __init__(self, kubectl: Kubectl, api: ClusterApi, name: str) -> None:
+        self.cluster_kubectl = kubectl
         self.api = api
         self.name = name
 
@@ -44,9 +28,20 @@ class Namespace:
         """`kubectl apply -f` a file."""
         return self.kubectl("apply", "-f", str(path))
 
+    def delete(self, give_up_seconds: float = 180.0) -> None:
+        """Delete it with all that is in it, and wait until it is gone."""
+        delete = ("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
+        self.cluster_kubectl(*delete)
+        wait_until(
+            lambda: self.api.get(f"/api/v1/namespaces/{self.name}"),
+            lambda found: found is None,
+            f"namespace {self.name} is gone",
+            give_up_seconds,
+        )
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl in this namespace."""
-        return kubectl("--namespace", self.name, *arguments, stdin=stdin)
+        return self.cluster_kubectl("--namespace", self.name, *arguments, stdin=stdin)
 
     def get(self, kind: str, name: str) -> Object | None:
         """Return one object (`kind` is the plural), or None."""

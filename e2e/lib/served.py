@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from cluster_api import Object, path_of, wait_until
 from namespace import GIVE_UP_SECONDS, Namespace
 
 MODEL_URI = "oci://localhost/smollm2:q4_1"
+RESOURCE = "inferenceservices.forebay.dev"
 SERVING_LABEL = "forebay.dev/inference-service"
 INSPECTION_LABEL = "forebay.dev/inspection-of"
 
@@ -45,6 +48,17 @@ class ServedModel:
         if found is None:
             raise LookupError(f"InferenceService {self.name} does not exist")
         return found
+
+    def read_last_applied(self) -> Object:
+        """Return the manifest of the last `kubectl apply`."""
+        view = ("apply", "view-last-applied", f"{RESOURCE}/{self.name}", "--output=json")
+        manifest: Object = json.loads(self.namespace.kubectl(*view))
+        return manifest
+
+    def patch(self, change: Object) -> None:
+        """`kubectl patch` its spec."""
+        patch = ("patch", f"{RESOURCE}/{self.name}", "--type=merge", "--patch", json.dumps(change))
+        self.namespace.kubectl(*patch)
 
     def wait_condition(
         self, type_: str, status: str, reason: str = "", give_up_seconds: float = GIVE_UP_SECONDS
@@ -106,6 +120,22 @@ def condition(service: Object, type_: str) -> Object:
             wanted: Object = found
             return wanted
     return {}
+
+
+def sum_metric(metrics: str, name: str) -> float:
+    """Return the sum of a metric over its labels; it has to be there.
+
+    Raises: LookupError where no sample carries the name.
+    """
+    samples = [
+        sample.value
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == name
+    ]
+    if not samples:
+        raise LookupError(f"there is no {name} among the metrics")
+    return float(sum(samples))
 
 
 def has_cluster_ip(service: Object) -> bool:

@@ -71,7 +71,7 @@ class Answer:
             f"{self.client}, {self.question.path.prompt!r} for {self.question.num_tokens} tokens"
         )
         if self.error is not None:
-            cause = f"{type(self.error).__name__}: {self.error}"
+            cause = f"{self.error!r} ({self.error.__cause__!r})"
             return f"{prompt}: {cause} after {len(self.pieces)} pieces"
         got = (self.text, self.finish_reason, self.num_tokens)
         wanted = (self.question.right_text, "length", self.question.num_tokens)
@@ -94,8 +94,8 @@ ClientKind = tuple[Literal["openai", "httpx"], Literal["kept-alive", "new-connec
 CLIENT_KINDS: tuple[ClientKind, ...] = (
     ("openai", "kept-alive"),
     ("httpx", "new-connection"),
-    ("openai", "new-connection"),
     ("httpx", "kept-alive"),
+    ("openai", "new-connection"),
 )
 
 

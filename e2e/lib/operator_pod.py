@@ -1,0 +1,142 @@
+"""The running operator, and how the tests end it: by SIGKILL, as a crash does, or by scaling it."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autopsy import OPERATOR_NAMESPACE
+from cluster_api import ClusterApi, Object, path_of, wait_until
+from namespace import Namespace
+
+DEPLOYMENT = "forebay-operator"
+KILLER = "operator-killer"
+# A process cannot be killed from inside its own container (it is that container's init), so the
+# killer shares the node's process table.
+KILL_SCRIPT = """
+import os, pathlib, signal
+for status in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        command = status.read_bytes().split(b"\\0")
+    except OSError:
+        continue
+    if b"forebay_operator.main" in command:
+        os.kill(int(status.parent.name), signal.SIGKILL)
+        print(status.parent.name)
+"""
+
+
+def read_operator(api: ClusterApi) -> Object:
+    """Return the operator's Deployment."""
+    found = api.get(path_of("deployments", OPERATOR_NAMESPACE, DEPLOYMENT))
+    assert found is not None, "the operator is not installed on this cluster; run `make deploy`"
+    return found
+
+
+def read_operator_image(api: ClusterApi) -> str:
+    """Return the operator's image, which holds a Python for the tests' own pods."""
+    containers = read_operator(api)["spec"]["template"]["spec"]["containers"]
+    image: str = containers[0]["image"]
+    return image
+
+
+class OperatorPod:
+    """The operator's pod, whichever it is at the moment."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._api = namespace.api
+        self._kubectl = namespace.cluster_kubectl
+        self._namespace = namespace
+        """Where the killer lives."""
+
+    def pods(self) -> list[Object]:
+        """Return its pods that are not being deleted."""
+        labels = read_operator(self._api)["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        pods = self._api.list(path_of("pods", OPERATOR_NAMESPACE), selector)
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def kill(self) -> None:
+        """End its process by SIGKILL, and its pod, so that no crash back-off delays the next."""
+        for pod in self.pods():
+            self._killer_on(pod["spec"]["nodeName"])
+            self._namespace.kubectl("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT)
+            name = pod["metadata"]["name"]
+            delete = ("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
+            self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
+
+    def wait_ready(self) -> None:
+        """Wait until a pod of it is ready."""
+        wait_until(
+            lambda: read_operator(self._api)["status"].get("readyReplicas", 0),
+            lambda num_ready: num_ready >= 1,
+            "the operator is back",
+            120,
+        )
+
+    @contextmanager
+    def killed_now_and_then(self, num_kills: int, most_seconds: float) -> Iterator[None]:
+        """Kill it `num_kills` times while the block runs, each at a random moment of its life."""
+        seed = random.randrange(2**32)
+        print(f"moments of the kills come from seed {seed}")
+        moments = random.Random(seed)
+
+        def keep_killing() -> None:
+            for _ in range(num_kills):
+                time.sleep(moments.uniform(0, most_seconds))
+                self.kill()
+                self.wait_ready()
+
+        killer = threading.Thread(target=keep_killing)
+        killer.start()
+        try:
+            yield
+        finally:
+            killer.join()
+
+    @contextmanager
+    def absent(self) -> Iterator[None]:
+        """Run the block without any operator."""
+        self._scale(0)
+        wait_until(self.pods, lambda pods: not pods, "the operator is gone", 120)
+        try:
+            yield
+        finally:
+            self._scale(1)
+            self.wait_ready()
+
+    def _scale(self, replicas: int) -> None:
+        target = f"deployment/{DEPLOYMENT}"
+        self._kubectl("--namespace", OPERATOR_NAMESPACE, "scale", f"--replicas={replicas}", target)
+
+    def _killer_on(self, node: str) -> None:
+        if self._namespace.get("pods", KILLER) is None:
+            self._namespace.apply(build_killer(read_operator_image(self._api), node))
+        self._namespace.wait_for("pods", KILLER, _is_running, "running")
+
+
+def build_killer(image: str, node: str) -> Object:
+    """Return a pod that sees the processes of its node."""
+    container = {
+        "name": "killer",
+        "image": image,
+        "command": ["sleep", "infinity"],
+        "securityContext": {"runAsUser": 0},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": KILLER},
+        "spec": {
+            "nodeName": node,
+            "hostPID": True,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def _is_running(pod: Object) -> bool:
+    phase: str = pod["status"]["phase"]
+    return phase == "Running"

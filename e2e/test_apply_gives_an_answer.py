@@ -1,0 +1,82 @@
+"""Story: a person applies the example and streams an answer, and it is the right one."""
+
+from pathlib import Path
+
+import openai
+import pytest
+import yaml
+
+from namespace import Namespace
+from prompts import greedy_paths
+from served import ServedModel, condition
+from smollm2 import smollm2_path
+from transformers_oracle import Oracle
+
+EXAMPLE = Path(__file__).parents[1] / "examples/smollm2.yaml"
+NUM_PROMPTS, NUM_TOKENS = 3, 32
+
+
+@pytest.fixture(scope="module")
+def served(module_namespace: Namespace) -> ServedModel:
+    """The example, applied and ready."""
+    module_namespace.apply_file(EXAMPLE)
+    served = ServedModel(module_namespace, yaml.safe_load(EXAMPLE.read_text())["metadata"]["name"])
+    served.wait_ready()
+    return served
+
+
+@pytest.fixture(scope="module")
+def user(served: ServedModel) -> openai.OpenAI:
+    """The official client, pointed at the Service."""
+    return openai.OpenAI(base_url=served.base_url(), api_key="none", max_retries=0)
+
+
+def test_ready_speaks_of_this_generation(served: ServedModel) -> None:
+    service = served.read()
+
+    assert condition(service, "Ready")["status"] == "True"
+    assert service["status"]["observedGeneration"] == service["metadata"]["generation"]
+    assert service["status"]["url"] == f"http://{served.name}.{served.namespace.name}.svc/v1"
+    assert service["status"]["model"]["architecture"] == "LlamaForCausalLM"
+    assert service["status"]["readyReplicas"] == service["status"]["replicas"] == 1
+    assert not condition(service, "Reconciling")
+    assert not condition(service, "Stalled")
+
+
+def test_a_chat_answer_streams(user: openai.OpenAI) -> None:
+    (model,) = [listed.id for listed in user.models.list()]
+    chat = next(path for path in greedy_paths() if path.endpoint == "chat")
+
+    chunks = list(
+        user.chat.completions.create(
+            model=model,
+            messages=[{"role": "user", "content": chat.prompt}],
+            max_tokens=NUM_TOKENS,
+            temperature=0,
+            stream=True,
+        )
+    )
+
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(pieces) == chat.text(NUM_TOKENS)
+    assert len([piece for piece in pieces if piece]) > NUM_TOKENS // 2, "it came in few pieces"
+
+
+def test_a_greedy_completion_is_what_transformers_generates(user: openai.OpenAI) -> None:
+    oracle = Oracle(smollm2_path())
+    (model,) = [listed.id for listed in user.models.list()]
+    stored = [path for path in greedy_paths() if path.endpoint == "completion"][:NUM_PROMPTS]
+
+    wanted = [oracle.greedy("completion", path.prompt, NUM_TOKENS) for path in stored]
+    got = [
+        user.completions.create(
+            model=model, prompt=path.prompt, max_tokens=NUM_TOKENS, temperature=0
+        )
+        for path in stored
+    ]
+
+    assert [path.pieces for path in wanted] == [path.pieces[:NUM_TOKENS] for path in stored]
+    assert [answer.choices[0].text for answer in got] == [path.text(NUM_TOKENS) for path in wanted]
+    assert [answer.usage and answer.usage.completion_tokens for answer in got] == [
+        NUM_TOKENS
+    ] * NUM_PROMPTS

@@ -1,0 +1,131 @@
+"""Story: whatever makes a pod go, it finishes what it holds first, and no client notices."""
+
+from datetime import timedelta
+
+import pytest
+
+from cluster_api import Object, wait_until
+from departures import Departures, exit_of
+from long_streams import NUM_STREAMS, hold_pods
+from operator_pod import OperatorPod
+from served import RESOURCE, ServedModel, names
+from traffic import Traffic
+
+NUM_KILLS = [
+    pytest.param(0, id="undisturbed"),
+    pytest.param(1, id="while the operator is killed"),
+    pytest.param(10, id="while the operator is killed ten times", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("num_kills", NUM_KILLS)
+def test_scaling_down_cuts_no_stream(
+    two_replicas: ServedModel, operator_pod: OperatorPod, num_kills: int
+) -> None:
+    served = two_replicas
+    traffic = Traffic(served.base_url(), served.name)
+
+    with Departures(served) as departures:
+        streams = hold_pods(served, traffic)
+        with (
+            traffic.going_on(num_tokens=4, pause_seconds=0.2),
+            operator_pod.killed_now_and_then(num_kills, most_seconds=2),
+        ):
+            served.namespace.kubectl("scale", "--replicas=1", f"{RESOURCE}/{served.name}")
+            (gone,) = departures.wait_for(1, 300)
+        faults = [stream.finish().fault for stream in streams]
+
+    assert faults == [""] * len(streams) and len(streams) >= NUM_STREAMS
+    assert traffic.faults == []
+    assert_left_in_time(gone, served)
+    assert len(served.wait_pods(1)) == 1
+
+
+def test_a_draining_pod_is_named_with_what_it_holds(two_replicas: ServedModel) -> None:
+    served = two_replicas
+    traffic = Traffic(served.base_url(), served.name)
+
+    with Departures(served) as departures:
+        streams = hold_pods(served, traffic)
+        served.namespace.kubectl("scale", "--replicas=1", f"{RESOURCE}/{served.name}")
+        (draining,) = wait_draining(served)
+        (gone,) = departures.wait_for(1, 180)
+        faults = [stream.finish().fault for stream in streams]
+
+    assert faults == [""] * len(streams)
+    assert draining["pod"] == gone["metadata"]["name"]
+    assert draining["inFlight"] > 0
+    assert not served.read()["status"].get("draining")
+
+
+def test_deleting_a_pod_cuts_no_stream(two_replicas: ServedModel) -> None:
+    served = two_replicas
+    traffic = Traffic(served.base_url(), served.name)
+    victim = sorted(names(served.pods()))[0]
+
+    with Departures(served) as departures:
+        streams = hold_pods(served, traffic)
+        with traffic.going_on(num_tokens=4, pause_seconds=0.2):
+            served.namespace.kubectl("delete", "pod", victim, "--wait=false")
+            faults = [stream.finish().fault for stream in streams]
+            (gone,) = departures.wait_for(1, 180)
+            served.wait_pods(2)
+
+    assert faults == [""] * len(streams)
+    assert traffic.faults == []
+    assert gone["metadata"]["name"] == victim
+    assert_left_in_time(gone, served)
+
+
+@pytest.mark.parametrize(
+    "num_rollouts", [1, pytest.param(5, marks=pytest.mark.long)], ids=["once", "five times"]
+)
+def test_a_rollout_cuts_no_stream(two_replicas: ServedModel, num_rollouts: int) -> None:
+    served = two_replicas
+    traffic = Traffic(served.base_url(), served.name)
+    before = names(served.pods())
+
+    with Departures(served) as departures:
+        streams = hold_pods(served, traffic)
+        with (
+            traffic.going_on(num_tokens=4, pause_seconds=0.2),
+            traffic.going_on(num_tokens=160, pause_seconds=0),
+        ):
+            for _ in range(num_rollouts):
+                roll_out(served)
+            gone = departures.wait_for(2 * num_rollouts, 180)
+        faults = [stream.finish().fault for stream in streams]
+
+    assert faults == [""] * len(streams)
+    assert traffic.faults == []
+    assert before <= departures.names
+    assert len(gone) == 2 * num_rollouts
+    for pod in gone:
+        assert_left_in_time(pod, served)
+
+
+def roll_out(served: ServedModel) -> None:
+    """Change what renders into the pods, and wait until both replicas have it."""
+    engine = served.read()["spec"]["engine"]
+    changed = {"spec": {"engine": {"maxNumSeqs": 12 if engine["maxNumSeqs"] != 12 else 16}}}
+    served.patch(changed)
+    served.wait_ready()
+    served.wait_pods(2)
+
+
+def wait_draining(served: ServedModel) -> list[Object]:
+    """Wait until the status says which pod drains, and what it still holds."""
+
+    def read() -> list[Object]:
+        found: list[Object] = served.read()["status"].get("draining", [])
+        return found
+
+    return wait_until(read, bool, "status.draining names a pod", 60)
+
+
+def assert_left_in_time(pod: Object, served: ServedModel) -> None:
+    """Check that a pod that went had ended by itself, within what its drain may take."""
+    drain = served.read()["spec"]["drain"]
+    status, took = exit_of(pod)
+    assert status == 0
+    assert took <= timedelta(seconds=drain["lameDuckSeconds"] + drain["timeoutSeconds"])
