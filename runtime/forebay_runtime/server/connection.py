@@ -1,0 +1,109 @@
+"""One client's TCP connection, taught to leave without turning a client's request into an error.
+
+A kept-alive connection may carry a request at any moment, and a close that crosses it is an error
+to the client. So while the server leaves, a connection is closed only
+  - by a response whose headers said `Connection: close`, or
+  - after it was silent for a while, with nothing waiting to be read.
+A response whose headers left before SIGTERM could not announce anything: its connection stays, and
+serves one more request should one come.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+from typing import Any, Protocol
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from forebay_runtime.server.errors import build_error_body
+
+SILENCE_SECONDS = 1.0
+"""A client that had its last response this long ago is taken to see a close before it writes."""
+
+
+class Departure(Protocol):
+    """What a connection asks the lifecycle."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Was the server told to go?"""
+
+    @property
+    def turns_newcomers_away(self) -> bool:
+        """Is a connection made now too late to be served?"""
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, with the manners above."""
+
+    def __init__(self, departure: Departure, **uvicorn_arguments: Any) -> None:
+        """uvicorn passes its arguments by name."""
+        super().__init__(**uvicorn_arguments)
+        self._departure = departure
+        self._is_newcomer = False
+        self._is_reading_head = False
+        self._silent_since = 0.0
+        self._announced: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Note whether the client came too late."""
+        super().connection_made(transport)
+        self._silent_since = self.loop.time()
+        self._is_newcomer = self._departure.turns_newcomers_away
+
+    def on_message_begin(self) -> None:
+        """A request begins to arrive."""
+        super().on_message_begin()
+        self._is_reading_head = True
+
+    def on_headers_complete(self) -> None:
+        """A request is known; its response will say so if it is the connection's last."""
+        earlier = self.cycle
+        super().on_headers_complete()
+        self._is_reading_head = False
+        self.scope["state"]["is_newcomer"] = self._is_newcomer
+        if self._departure.is_leaving:
+            if earlier is not None and earlier is self._announced and not earlier.response_started:
+                earlier.keep_alive = True  # pipelined: the later response is the last one
+            self.announce_close()
+
+    def on_response_complete(self) -> None:
+        """The client may now write its next request."""
+        super().on_response_complete()
+        self._silent_since = self.loop.time()
+
+    def announce_close(self) -> None:
+        """Let the last response that has not begun say that the connection ends with it."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_started and cycle.keep_alive:
+            cycle.keep_alive = False
+            self._announced = cycle
+
+    @property
+    def is_idle(self) -> bool:
+        """Is no request being read or answered?"""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return is_answered and not self._is_reading_head and not self.transport.is_closing()
+
+    def close_if_silent(self) -> None:
+        """Close an idle connection unless its client has just been, or is, writing."""
+        if not self.is_idle or self.loop.time() - self._silent_since < SILENCE_SECONDS:
+            return
+        if not self._has_unread_bytes():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, in the shape that all errors have."""
+        body = json.dumps(build_error_body(msg, "invalid_request_error")).encode()
+        head = (
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        )
+        self.transport.write(head + body)
+        self.transport.close()
+
+    def _has_unread_bytes(self) -> bool:
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))

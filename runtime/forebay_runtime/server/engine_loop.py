@@ -1,0 +1,242 @@
+"""One thread that owns the engine: it loads, warms up, then steps for as long as there is work.
+
+The HTTP side lives on the asyncio loop and never touches the engine. It puts commands on a queue,
+applied between two steps, and gets outputs and the load of each step in one callback. Everything
+below the line "asyncio side" runs on the loop, everything above it on the engine's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from forebay_runtime.engine import EngineLike
+from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.server.errors import ApiError, BadRequest, EngineFailed, Unavailable
+
+logger = logging.getLogger(__name__)
+
+MIN_STALL_SECONDS = 30.0
+"""No step is called stuck before this; a cold disk or a busy neighbour can cost many seconds."""
+STALL_FACTOR = 10
+
+_IDLE = Load(num_running=0, num_waiting=0, kv_cache_usage=0.0, free_kv_tokens=0)
+
+
+@dataclass(frozen=True)
+class EngineCallbacks:
+    """What the loop tells its owner, on the asyncio side."""
+
+    on_warm: Callable[[EngineLike], None]
+    on_failure: Callable[[BaseException], None]
+
+
+@dataclass(frozen=True)
+class _Add:
+    request: Request
+
+
+@dataclass(frozen=True)
+class _Abort:
+    request_id: str
+
+
+@dataclass
+class OutputStream:
+    """One request's outputs, read by whoever answers it."""
+
+    request_id: str
+    num_prompt_tokens: int
+    has_begun: bool = False
+    _items: asyncio.Queue[Output | ApiError] = field(default_factory=asyncio.Queue)
+
+    async def next(self) -> Output:
+        """Wait for the next output; the first one, without tokens, says that the engine took it.
+
+        Raises: ApiError if the request was refused or cut.
+        """
+        item = await self._items.get()
+        if isinstance(item, ApiError):
+            raise item
+        return item
+
+    def put(self, item: Output | ApiError) -> None:
+        """Hand over an output, or the reason why none will follow."""
+        self._items.put_nowait(item)
+
+
+class EngineLoop:
+    """The engine's thread, and the asyncio side's only handle on it."""
+
+    def __init__(self, load: Callable[[], EngineLike], callbacks: EngineCallbacks) -> None:
+        """load runs on the engine's thread and may take minutes."""
+        self._load_engine = load
+        self._callbacks = callbacks
+        self._commands: queue.SimpleQueue[_Add | _Abort | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[str, OutputStream] = {}
+        self._load = _IDLE
+        self._step_started_at: float | None = None
+        self._slowest_warm_step_seconds = 0.0
+        # A daemon: a load that hangs must not keep a process alive that was told to go.
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            engine = self._load_engine()
+            engine.warm_up()
+            self._slowest_warm_step_seconds = getattr(engine, "slowest_warm_step_seconds", 0.0)
+            self._post(self._take_load, engine.load_now())
+            self._post(self._callbacks.on_warm, engine)
+            while self._apply_commands(engine):
+                if engine.has_work:
+                    self._step(engine)
+                else:
+                    self._post(self._take_load, engine.load_now())
+        except BaseException as exc:  # nothing may end this thread unseen
+            self._post(self._fail, exc)
+
+    def _apply_commands(self, engine: EngineLike) -> bool:
+        """Apply what was asked since the last step; with no work, wait for something to do."""
+        may_wait = not engine.has_work
+        while True:
+            try:
+                command = self._commands.get(block=may_wait)
+            except queue.Empty:
+                return True
+            if command is None:
+                return False
+            self._apply(engine, command)
+            may_wait = False
+
+    def _apply(self, engine: EngineLike, command: _Add | _Abort) -> None:
+        if isinstance(command, _Abort):
+            engine.abort(command.request_id)
+            return
+        request = command.request
+        try:
+            engine.add(request)
+        except ValueError as exc:
+            self._post(self._end, request.request_id, BadRequest(f"The engine refused: {exc}"))
+        else:
+            self._post(self._take_outputs, [Output(request.request_id)])
+
+    def _step(self, engine: EngineLike) -> None:
+        self._step_started_at = time.monotonic()
+        outputs = engine.step()
+        self._step_started_at = None
+        self._post(self._take_step, outputs, engine.load_now())
+
+    def _post(self, callback: Callable[..., None], *values: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *values)
+        except RuntimeError:  # the asyncio loop was closed: nobody is left to tell
+            logger.debug("Dropped an output, the server was gone")
+
+    # --- asyncio side ---
+
+    def start(self) -> None:
+        """Begin to load."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Ask the thread to end after its step and wait; says whether it did."""
+        self._commands.put(None)
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def submit(self, request: Request) -> OutputStream:
+        """Queue a request and return its outputs-to-be."""
+        stream = OutputStream(request.request_id, len(request.prompt_token_ids))
+        self._streams[request.request_id] = stream
+        self._commands.put(_Add(request))
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        """End a request before the next step; one that has ended already is left alone."""
+        if self._streams.pop(request_id, None) is not None:
+            self._commands.put(_Abort(request_id))
+
+    def cut_all(self, error: ApiError) -> int:
+        """End every request with an error; returns how many there were."""
+        request_ids = list(self._streams)
+        for request_id in request_ids:
+            self._streams[request_id].put(error)
+            self.abort(request_id)
+        return len(request_ids)
+
+    @property
+    def num_in_flight(self) -> int:
+        """Requests that the engine has not finished."""
+        return len(self._streams)
+
+    @property
+    def num_waiting_at_step(self) -> int:
+        """Requests that the engine could not run in its last step."""
+        return min(self._load.num_waiting, self.num_in_flight)
+
+    @property
+    def num_unread_tokens(self) -> int:
+        """Prompt tokens of the requests that have no token of an answer yet."""
+        return sum(s.num_prompt_tokens for s in self._streams.values() if not s.has_begun)
+
+    def load_now(self) -> Load:
+        """The load as of the last step; requests that came since then wait."""
+        num_running = min(self._load.num_running, self.num_in_flight)
+        return Load(
+            num_running=num_running,
+            num_waiting=self.num_in_flight - num_running,
+            kv_cache_usage=self._load.kv_cache_usage,
+            free_kv_tokens=self._load.free_kv_tokens,
+        )
+
+    @property
+    def is_stalled(self) -> bool:
+        """Has the step in progress taken longer than any healthy one would?"""
+        started_at = self._step_started_at
+        limit = max(MIN_STALL_SECONDS, STALL_FACTOR * self._slowest_warm_step_seconds)
+        return started_at is not None and time.monotonic() - started_at > limit
+
+    def _take_step(self, outputs: list[Output], load: Load) -> None:
+        self._load = load
+        self._take_outputs(outputs)
+
+    def _take_load(self, load: Load) -> None:
+        self._load = load
+
+    def _take_outputs(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            stream = self._streams.get(output.request_id)
+            if stream is None:  # aborted meanwhile
+                continue
+            stream.has_begun = stream.has_begun or bool(output.token_ids)
+            if output.finish_reason is None:
+                stream.put(output)
+            elif output.finish_reason in ("stop", "length"):
+                self._streams.pop(output.request_id)
+                stream.put(output)
+            else:
+                self._end(output.request_id, _to_error(output))
+
+    def _end(self, request_id: str, error: ApiError) -> None:
+        stream = self._streams.pop(request_id, None)
+        if stream is not None:
+            stream.put(error)
+
+    def _fail(self, cause: BaseException) -> None:
+        logger.error("Stopped the engine", exc_info=cause)
+        error = EngineFailed("The engine failed while it made this answer; try again")
+        for request_id in list(self._streams):
+            self._end(request_id, error)
+        self._callbacks.on_failure(cause)
+
+
+def _to_error(output: Output) -> ApiError:
+    if output.finish_reason == "error":
+        return EngineFailed(output.error or "The engine could not finish this answer")
+    return Unavailable("The answer was cut before its end; try again", retry_after_seconds=1)

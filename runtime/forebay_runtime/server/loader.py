@@ -1,0 +1,47 @@
+"""Load a model as the command line named it: engine, tokenizer, chat template.
+
+Runs on the engine's thread. torch is imported here and nowhere above, so that the server can
+answer while that takes its seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from forebay_budget.gguf import read_gguf_header
+from forebay_budget.locate import is_gguf, locate_model
+from forebay_runtime.chat_template import ChatTemplate, read_folder_template
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
+from forebay_runtime.server.hub import fetch_model
+from forebay_runtime.server.service import Model
+from forebay_runtime.tokenizer import Tokenizer, read_folder_tokenizer
+
+
+def load_model(model: str, config: EngineConfig) -> Model:
+    """Load the model; config's model_path is set to where it was found.
+
+    Raises: ModelError, StartError or TokenizerError with a sentence that leads to the cause.
+    """
+    path = locate_model(fetch_model(model) if model.startswith("hf://") else Path(model))
+    # The tokenizer first: it is quick, and where it is at fault nothing was loaded for nothing.
+    tokenizer, template = read_text_parts(path)
+    from forebay_runtime.engine import Engine
+
+    return Model(Engine.load(replace(config, model_path=path)), tokenizer, template)
+
+
+def read_text_parts(path: Path) -> tuple[Tokenizer, ChatTemplate]:
+    """Read tokenizer and chat template of what locate_model found.
+
+    Raises: TokenizerError.
+    """
+    if is_gguf(path):
+        metadata = read_gguf_header(path).metadata
+        tokenizer = build_gguf_tokenizer(metadata)
+        source = metadata.get("tokenizer.chat_template")
+    else:
+        tokenizer = read_folder_tokenizer(path)
+        source = read_folder_template(path)
+    return tokenizer, ChatTemplate(source, tokenizer.special.names)

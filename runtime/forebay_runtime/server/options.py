@@ -1,0 +1,35 @@
+"""What `forebay serve` was asked for: one frozen value, made by the command line.
+
+Imports nothing slow, so that flags are checked before torch is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_TERMINATION_LOG = Path("/dev/termination-log")
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """The server's own flags; the engine's are in its EngineConfig.
+
+    started_at: time.monotonic() of the process's start.
+    max_num_queued_reqs, max_num_queued_tokens: more than this waits, and newcomers get 429; None
+    is no limit.
+    lame_duck_seconds: how long newcomers are served after SIGTERM.
+    shutdown_timeout: seconds that answers in progress get after that.
+    """
+
+    served_model_name: str
+    started_at: float = field(default_factory=time.monotonic)
+    host: str = "0.0.0.0"
+    port: int = 8000
+    max_num_seqs: int = 8
+    max_num_queued_reqs: int | None = None
+    max_num_queued_tokens: int | None = None
+    shutdown_timeout: float = 120.0
+    lame_duck_seconds: float = 5.0
+    termination_log: Path = DEFAULT_TERMINATION_LOG

@@ -1,0 +1,147 @@
+"""Run a server from its first byte to its exit code: bind, load, serve, drain, last words.
+
+Called by the command line. The port is open before the model is loaded, so that probes and early
+clients get an answer instead of a refused connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import uvicorn
+
+from forebay_budget.inspection import ModelError
+from forebay_runtime.config import StartError
+from forebay_runtime.server.app import build_app
+from forebay_runtime.server.connection import Connection
+from forebay_runtime.server.front import Front
+from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.service import Model, Service
+from forebay_runtime.tokenizer import TokenizerError
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 620
+"""Longer than clients and load balancers keep idle connections (Go's client 90 s, AWS's balancer
+60 s, Google's 600 s): whoever writes next must also be the one who closes first, or a request can
+meet a close halfway."""
+_BACKLOG = 2048
+_FLUSH_SECONDS = 2
+_JOIN_SECONDS = 5.0
+_MAX_LAST_WORDS = 1024
+
+# Errors whose message is already a sentence for people.
+_EXPECTED = (StartError, ModelError, TokenizerError)
+
+
+def run_server(options: ServeOptions, load: Callable[[], Model]) -> int:
+    """Serve until told to stop; returns the process's exit code."""
+    try:
+        listener = _listen(options.host, options.port)
+    except OSError as exc:
+        reason = exc.strerror or exc
+        speak_last_words(f"cannot listen on {options.host}:{options.port}: {reason}", options)
+        return 1
+    return asyncio.run(_serve(options, load, listener))
+
+
+def speak_last_words(cause: str, options: ServeOptions) -> None:
+    """Say why the process ends, in one line, to stderr and to where Kubernetes looks."""
+    line = " ".join(f"forebay serve: {cause}".split())[:_MAX_LAST_WORDS]
+    print(line, file=sys.stderr, flush=True)
+    write_termination_log(line, options.termination_log)
+
+
+def write_termination_log(line: str, path: Path) -> None:
+    """Leave a line in the pod's status, where there is a pod: the file is made by Kubernetes."""
+    if path.exists():
+        with contextlib.suppress(OSError):
+            path.write_text(line, encoding="utf-8")
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: they close the listeners before anything is drained."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the lifecycle."""
+        yield
+
+
+async def _serve(options: ServeOptions, load: Callable[[], Model], listener: socket.socket) -> int:
+    service = Service(options, load)
+    server = HttpServer(_build_uvicorn_config(service))
+    service.connections = server.server_state.connections  # type: ignore[assignment]
+    service.lifecycle.handle_signals(service)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    logger.info("Opened host=%s port=%d", options.host, listener.getsockname()[1])
+    service.loop.start()
+    ends: set[asyncio.Future[Any]] = {serving, service.lifecycle.exit_code}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    code = service.lifecycle.exit_code.result()
+    server.should_exit = True
+    await serving
+    service.loop.stop(_JOIN_SECONDS if code == 0 and service.is_warm else 0.0)
+    logger.info("Stopped code=%d", code)
+    if service.failure is not None:
+        speak_last_words(_describe(service.failure), options)
+    return code
+
+
+def _build_uvicorn_config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        Front(build_app(service), service.lifecycle),
+        http=functools.partial(Connection, service.lifecycle),  # type: ignore[arg-type]
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_FLUSH_SECONDS,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A restarted container finds its predecessor's connections in TIME_WAIT.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _describe(cause: BaseException) -> str:
+    text = str(cause) or type(cause).__name__
+    return text if isinstance(cause, _EXPECTED) else f"{type(cause).__name__}: {text}"
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now, whatever threads still do.
+
+    A thread inside a native library cannot be ended, and Python's own farewell would wait for it
+    or pull the floor from under it.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,68 @@
+"""Say no before the queue grows beyond what the server was told to hold.
+
+Asked right before requests are submitted, on the asyncio loop, so that what is counted cannot
+change between the check and the submission.
+"""
+
+from __future__ import annotations
+
+import math
+
+from forebay_runtime.server.engine_loop import EngineLoop
+from forebay_runtime.server.errors import QueueFull
+from forebay_runtime.server.options import ServeOptions
+
+_WEIGHT_OF_LATEST = 0.2
+
+
+class QueueGate:
+    """The limits of one server's queue."""
+
+    def __init__(self, options: ServeOptions, loop: EngineLoop) -> None:
+        """Take the limits from options and the counts from loop."""
+        self._options = options
+        self._loop = loop
+        self._mean_request_seconds = 1.0
+
+    def check(self, prompt_lengths: list[int]) -> None:
+        """Let new requests in, all of them or none.
+
+        Raises: QueueFull with the time after which trying again makes sense.
+        """
+        limit = self._options.max_num_queued_reqs
+        if limit is not None and self._num_waiting_with(len(prompt_lengths)) > limit:
+            raise self._full(
+                f"{self._loop.num_in_flight} requests run or wait, and at most {limit} may wait "
+                "(--max-num-queued-reqs)"
+            )
+        limit = self._options.max_num_queued_tokens
+        num_unread, num_new = self._loop.num_unread_tokens, sum(prompt_lengths)
+        # With none ahead of it any prompt is taken: no later time would be better for it.
+        if limit is not None and num_unread and num_unread + num_new > limit:
+            raise self._full(
+                f"{num_unread} prompt tokens wait to be read, and with this request's {num_new} "
+                f"there would be more than {limit} (--max-num-queued-tokens)"
+            )
+
+    def note_request_seconds(self, seconds: float) -> None:
+        """Learn from a finished request how long one takes."""
+        self._mean_request_seconds += _WEIGHT_OF_LATEST * (seconds - self._mean_request_seconds)
+
+    def _num_waiting_with(self, num_new: int) -> int:
+        """How many would wait if the new ones came in.
+
+        Seats are counted by who came first, so that a burst on an idle engine is no queue; whoever
+        the engine could give no KV blocks to waits whatever the seats are.
+        """
+        beyond_seats = self._loop.num_in_flight + num_new - self._options.max_num_seqs
+        behind_others = self._loop.num_waiting_at_step + num_new
+        return max(0, beyond_seats, behind_others if self._loop.num_waiting_at_step else 0)
+
+    def _full(self, reason: str) -> QueueFull:
+        # A guess: the whole rounds of the batch that are ahead, at the pace of late.
+        rounds = (self._loop.num_in_flight + 1) / self._options.max_num_seqs
+        return QueueFull(
+            f"The queue is full: {reason}; try again later",
+            code="rate_limit_exceeded",
+            retry_after_seconds=math.ceil(rounds * self._mean_request_seconds),
+        )

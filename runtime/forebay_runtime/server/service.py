@@ -1,0 +1,150 @@
+"""The one object that the endpoints work on: the model, the engine's thread, and the counts.
+
+Made once a process, on the asyncio loop. The model's parts are there once it has been loaded; the
+front lets no request in before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.engine import EngineLike
+from forebay_runtime.request import Request
+from forebay_runtime.server.connection import Connection
+from forebay_runtime.server.engine_loop import EngineCallbacks, EngineLoop
+from forebay_runtime.server.errors import ModelNotFound, QueueFull, Unavailable
+from forebay_runtime.server.generation import Generation, Workshop
+from forebay_runtime.server.lifecycle import Lifecycle, Phase
+from forebay_runtime.server.metrics import Gauges, ServerMetrics
+from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.prompt import Limits
+from forebay_runtime.server.queue_gate import QueueGate
+from forebay_runtime.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What loading gives: an engine, and what turns text into its tokens and back."""
+
+    engine: EngineLike
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+class Service:
+    """One model being served."""
+
+    def __init__(self, options: ServeOptions, load: Callable[[], Model]) -> None:
+        """load runs on the engine's thread, when start is called."""
+        self.options = options
+        self.lifecycle = Lifecycle(options)
+        self.connections: Iterable[Connection] = ()
+        self.failure: BaseException | None = None
+        self.created = int(time.time())
+        self._load = load
+        self._model: Model | None = None
+        self._engine: EngineLike | None = None  # once warm
+        self._failing: asyncio.Task[None] | None = None
+        callbacks = EngineCallbacks(on_warm=self._on_warm, on_failure=self._on_failure)
+        self.loop = EngineLoop(self._load_engine, callbacks)
+        self._gate = QueueGate(options, self.loop)
+        self.metrics = ServerMetrics(
+            options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)
+        )
+
+    def _load_engine(self) -> EngineLike:
+        self._model = self._load()
+        return self._model.engine
+
+    def _on_warm(self, engine: EngineLike) -> None:
+        self._engine = engine
+        seconds = time.monotonic() - self.options.started_at
+        self.metrics.observe_start(seconds)
+        self.lifecycle.become_ready()
+        logger.info(
+            "Became ready seconds=%.1f max_model_len=%d", seconds, self.limits.max_model_len
+        )
+
+    def _on_failure(self, cause: BaseException) -> None:
+        self.failure = cause
+        self._failing = asyncio.get_running_loop().create_task(self.lifecycle.fail())
+
+    @property
+    def model(self) -> Model:
+        """The model's parts.
+
+        Raises: Unavailable before it was loaded.
+        """
+        if self._model is None:
+            raise Unavailable("The model is being loaded", code="loading", retry_after_seconds=5)
+        return self._model
+
+    @property
+    def limits(self) -> Limits:
+        """What a prompt must keep to."""
+        engine = self.model.engine
+        return Limits(engine.max_model_len, engine.vocab_size)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self.model.tokenizer.eos_token_ids | self.model.engine.eos_token_ids
+
+    @property
+    def is_warm(self) -> bool:
+        """Has warm-up ended?"""
+        return self._engine is not None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Does the engine make progress, or is it still on its way to?"""
+        return self.lifecycle.phase is not Phase.FAILED and not self.is_stalled
+
+    @property
+    def is_stalled(self) -> bool:
+        """Is a step stuck?"""
+        return self.loop.is_stalled
+
+    def cut_all(self) -> int:
+        """End every answer with an error; returns how many there were."""
+        error = Unavailable(
+            "The server shut down before this answer was complete",
+            code="shutdown",
+            retry_after_seconds=1,
+        )
+        num_cut = self.loop.cut_all(error)
+        self.metrics.count_cut(num_cut)
+        return num_cut
+
+    def check_model_name(self, name: str | None) -> None:
+        """Serve only the one model there is; no name means that one.
+
+        Raises: ModelNotFound.
+        """
+        if name is not None and name != self.options.served_model_name:
+            raise ModelNotFound(
+                f"The model {name[:128]!r} does not exist; this server has "
+                f"{self.options.served_model_name!r}",
+                param="model",
+                code="model_not_found",
+            )
+
+    def submit(self, requests: list[Request], stops: tuple[str, ...]) -> list[Generation]:
+        """Hand requests to the engine, all or none.
+
+        Raises: QueueFull.
+        """
+        try:
+            self._gate.check([len(request.prompt_token_ids) for request in requests])
+        except QueueFull:
+            self.metrics.count_rejected()
+            raise
+        workshop = Workshop(self.loop, self._gate, self.model.tokenizer, self.metrics)
+        return [Generation(workshop, request, stops) for request in requests]
