@@ -6,10 +6,14 @@ HTTP never reach this far. Imports no torch.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+
+_LEAST_TEMPERATURE = 1e-5
+"""Below it all chances but the best token's are zero in float32."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class SamplingParams:
     @property
     def is_greedy(self) -> bool:
         """Is the best token always taken, so that chance plays no part?"""
-        return self.temperature == 0
+        return self.temperature < _LEAST_TEMPERATURE
 
 
 @dataclass(eq=False)
@@ -62,6 +66,15 @@ class Request:
     output_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
     block_ids: list[int] = field(default_factory=list)
+    _random: random.Random = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Seed the request's own generator; without a seed, by chance."""
+        self._random = random.Random(self.sampling.seed)
+
+    def draw(self) -> float:
+        """A number in [0, 1), one for each sampled token; a preempted request does not redraw."""
+        return self._random.random()
 
     @property
     def num_tokens(self) -> int:
