@@ -32,6 +32,7 @@ lint: $(VENV)/made ## style, formatting and the import rules
 
 types: $(VENV)/made ## mypy, strict
 	$(BIN)/mypy
+	$(BIN)/mypy e2e/lib/*.py
 
 unit: $(VENV)/made model ## unit, property, component and contract tests
 	$(BIN)/pytest -m 'not long' tests

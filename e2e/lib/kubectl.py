@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import CommandError, read
+from commands import read
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,3 @@ class Kubectl:
         """Return the objects that `kubectl get RESOURCE ARGUMENTS` finds."""
         items: list[Any] = json.loads(self("get", resource, *arguments, "-o", "json"))["items"]
         return items
-
-    def is_refused(self, *arguments: str) -> str:
-        """Run what must fail, and return its error."""
-        try:
-            printed = self(*arguments)
-        except CommandError as error:
-            return str(error)
-        raise AssertionError(f"kubectl {' '.join(arguments)} succeeded: {printed}")
