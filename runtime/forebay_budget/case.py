@@ -36,17 +36,9 @@ class Split:
     max_num_batched_tokens: int
     mean_tokens: int
     terms: Terms
-    need_bytes: int
-    """The least KV cache that serves the demand."""
-
-    @property
-    def needed_bytes(self) -> int:
-        """Bytes of one GPU with the least KV cache."""
-        return self.terms.total_bytes - self.terms.kv_cache_bytes + self.need_bytes
-
-    @property
-    def fits(self) -> bool:
-        return self.terms.kv_cache_bytes >= self.need_bytes
+    needed_bytes: int
+    """Bytes of one GPU (or the pod) with the least KV cache that serves the demand."""
+    fits: bool
 
 
 @dataclass(frozen=True)
@@ -108,20 +100,25 @@ class Case:
     def split(self, tp: int, max_model_len: int) -> Split:
         """Divide one GPU's memory; the KV cache gets what the rest leaves, also below zero."""
         cap = self.cap_bytes(tp)
-        room = None if cap is None else cap - self._fixed_bytes(tp)
-        num_seqs = self._num_seqs(tp, max_model_len, room)
-        activation = self._activation_bytes(tp, num_seqs)
+        num_seqs = self._num_seqs(tp, max_model_len)
         mean = self.mean_tokens(max_model_len)
+        token, working = self.kv_token_bytes(tp), self._attention_token_bytes(tp, num_seqs)
         need = max(whole_blocks(max_model_len), num_seqs * whole_blocks(mean))
-        need_bytes = need * self.kv_token_bytes(tp)
-        kv_cache = need_bytes if room is None else room - activation
-        if self.demand.device == "CPU":
-            # What no set of requests can fill would only be zeroed and cost someone else's memory.
-            most = num_seqs * whole_blocks(max_model_len) * self.kv_token_bytes(tp)
-            kv_cache = min(kv_cache, most)
-        split_terms = Terms(self._weights_bytes(tp), kv_cache, activation, self._overhead_bytes(tp))
-        batched = self._batched_tokens(num_seqs)
-        return Split(tp, max_model_len, num_seqs, batched, mean, split_terms, need_bytes)
+        needed = self._base_bytes(tp, num_seqs) + need * (token + working)
+        kv_cache = need * token
+        if cap is not None:
+            kv_cache = self._kv_cache_bytes(tp, max_model_len, num_seqs)
+        activation = self._activation_bytes(tp, num_seqs) + kv_cache // token * working
+        return Split(
+            tp=tp,
+            max_model_len=max_model_len,
+            max_num_seqs=num_seqs,
+            max_num_batched_tokens=self._batched_tokens(num_seqs),
+            mean_tokens=mean,
+            terms=Terms(self._weights_bytes(tp), kv_cache, activation, self._overhead_bytes(tp)),
+            needed_bytes=needed,
+            fits=cap is None or needed <= cap,
+        )
 
     def longest(self, tp: int) -> int:
         """The longest max_model_len that fits at tp, with all else as asked; 0 where none does."""
@@ -149,9 +146,18 @@ class Case:
         if cap is None:
             return self.config.max_position_embeddings
         num_seqs = self.demand.max_num_seqs or 1
-        activation = self._activation_bytes(tp, num_seqs)
-        room = cap - self._fixed_bytes(tp) - activation
-        return max(0, room // self.kv_token_bytes(tp) // BLOCK_TOKENS * BLOCK_TOKENS)
+        room = cap - self._base_bytes(tp, num_seqs)
+        return max(0, room // self._cached_token_bytes(tp, num_seqs) // BLOCK_TOKENS * BLOCK_TOKENS)
+
+    def _kv_cache_bytes(self, tp: int, max_model_len: int, num_seqs: int) -> int:
+        """What the cap leaves: to the byte on a GPU, in whole blocks on a CPU."""
+        room = (self.cap_bytes(tp) or 0) - self._base_bytes(tp, num_seqs)
+        if self.demand.device == "GPU":
+            return room
+        # What no set of requests can fill would only be zeroed, and cost others their memory.
+        most = num_seqs * whole_blocks(max_model_len)
+        tokens = min(most, room // self._cached_token_bytes(tp, num_seqs))
+        return tokens // BLOCK_TOKENS * BLOCK_TOKENS * self.kv_token_bytes(tp)
 
     def mean_tokens(self, max_model_len: int) -> int:
         """The mean length of a request: as asked, else a quarter of the longest."""
@@ -160,8 +166,20 @@ class Case:
     def kv_token_bytes(self, tp: int) -> int:
         return terms.kv_token_bytes(self.config, tp, self.kv_cache_dtype)
 
-    def _fixed_bytes(self, tp: int) -> int:
-        return self._weights_bytes(tp) + self._overhead_bytes(tp)
+    def _cached_token_bytes(self, tp: int, num_seqs: int) -> int:
+        return self.kv_token_bytes(tp) + self._attention_token_bytes(tp, num_seqs)
+
+    def _attention_token_bytes(self, tp: int, num_seqs: int) -> int:
+        """Working memory that grows with the cache: a GPU's kernels read it where it lies."""
+        if self.demand.device == "GPU":
+            return 0
+        batched = self._batched_tokens(num_seqs)
+        return terms.cpu_attention_token_bytes(self.config, self.kv_cache_dtype, batched)
+
+    def _base_bytes(self, tp: int, num_seqs: int) -> int:
+        """All that does not grow with the cache."""
+        fixed = self._weights_bytes(tp) + self._overhead_bytes(tp)
+        return fixed + self._activation_bytes(tp, num_seqs)
 
     def _weights_bytes(self, tp: int) -> int:
         return terms.weights_bytes(self.inspection, tp, self.dtype, self.quantization)
@@ -179,16 +197,18 @@ class Case:
         asked = self.demand.max_num_batched_tokens
         return asked or max(DEFAULT_BATCHED_TOKENS[self.demand.device], num_seqs)
 
-    def _num_seqs(self, tp: int, max_model_len: int, room: int | None) -> int:
+    def _num_seqs(self, tp: int, max_model_len: int) -> int:
         """As asked; else as many mean requests as the room holds beside one of full length."""
         if self.demand.max_num_seqs is not None:
             return self.demand.max_num_seqs
         most = DEFAULT_NUM_SEQS[self.demand.device]
         if self.demand.max_num_batched_tokens is not None:
             most = min(most, self.demand.max_num_batched_tokens)
-        if room is None:
+        cap = self.cap_bytes(tp)
+        if cap is None:
             return most
-        token = self.kv_token_bytes(tp)
+        room = cap - self._weights_bytes(tp) - self._overhead_bytes(tp)
+        token = self._cached_token_bytes(tp, 1)
         mean = whole_blocks(self.mean_tokens(max_model_len)) * token
         full = whole_blocks(max_model_len) * token
         logits = terms.sampler_bytes_per_seq(self.config)

@@ -18,6 +18,7 @@ class Family:
     """None: as many as query heads."""
     default_max_position_embeddings: int
     default_sliding_window: int | None = None
+    needs_qkv_bias: bool = False
 
 
 FAMILIES: dict[str, Family] = {
@@ -25,7 +26,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family("LlamaForCausalLM", None, 2_048),
         Family("MistralForCausalLM", 8, 131_072, default_sliding_window=4_096),
-        Family("Qwen2ForCausalLM", 32, 32_768),
+        Family("Qwen2ForCausalLM", 32, 32_768, needs_qkv_bias=True),
     )
 }
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from forebay_budget.family import find_family
 from forebay_budget.inspection import Format, Kind, ModelConfig, ModelError, WeightGroup
 
 SUPPORTED_DTYPES: dict[Format, tuple[str, ...]] = {
@@ -49,6 +50,9 @@ _NAMES: dict[Format, dict[str, str]] = {
     },
 }
 
+_DERIVED_ENDING = ".rotary_emb.inv_freq"
+"""Tables of rotary frequencies, which old checkpoints hold and everyone computes anew."""
+
 
 @dataclass(frozen=True)
 class StoredTensor:
@@ -71,14 +75,15 @@ class _Expected:
 def group_weights(
     config: ModelConfig, stored: Iterable[StoredTensor], file_format: Format
 ) -> tuple[WeightGroup, ...]:
-    """Sum the tensors that the engine loads, by kind and dtype; what it leaves out is left out.
+    """Sum the tensors that the engine loads, by kind and dtype.
 
-    Raises: ModelError with the reason IncompleteModel where a tensor is missing, BadConfig where
-    a shape contradicts the config, UnsupportedDtype.
+    Raises: ModelError with the reason IncompleteModel where a tensor is missing, UnsupportedConfig
+    where one is too many, BadConfig where a shape contradicts the config, UnsupportedDtype.
     """
     by_name = {tensor.name: tensor for tensor in stored}
     expected = [e for e in _expect(config, file_format) if not e.is_optional or e.name in by_name]
     _check_presence(expected, by_name)
+    _check_surplus(config, by_name.keys() - {wanted.name for wanted in expected}, file_format)
     sums: dict[tuple[Kind, str], tuple[int, int]] = {}
     for wanted in expected:
         tensor = by_name[wanted.name]
@@ -110,13 +115,17 @@ def _expect(config: ModelConfig, file_format: Format) -> Iterator[_Expected]:
         yield _Expected(f"{names['head']}.weight", "embedding", vocabulary)
     yield _Expected(f"{names['norm']}.weight", "replicated", (config.hidden_size,))
     matrices = _matrices(config)
+    needs_bias = "qkv" if find_family(config.architecture).needs_qkv_bias else ""
     for number in range(config.num_layers):
         prefix = names["layer"].format(number)
         for norm in ("attention_norm", "mlp_norm"):
             yield _Expected(f"{prefix}{names[norm]}.weight", "replicated", (config.hidden_size,))
         for part, shape in matrices.items():
             yield _Expected(f"{prefix}{names[part]}.weight", "sharded", shape)
-            yield _Expected(f"{prefix}{names[part]}.bias", "replicated", shape[:1], True)
+            is_optional = part not in needs_bias
+            yield _Expected(
+                f"{prefix}{names[part]}.bias", "replicated", shape[:1], is_optional=is_optional
+            )
 
 
 def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
@@ -141,6 +150,20 @@ def _check_presence(expected: list[_Expected], by_name: dict[str, StoredTensor])
             "IncompleteModel",
             f"The checkpoint lacks {len(missing)} of the {len(expected)} tensors that its config "
             f"asks for, the first is {missing[0]}.",
+        )
+
+
+def _check_surplus(config: ModelConfig, surplus: Iterable[str], file_format: Format) -> None:
+    """Weights that nothing reads would make a model that answers, but wrongly."""
+    derived = {f"{_NAMES[file_format]['head']}.weight"} if config.tie_word_embeddings else set()
+    unknown = sorted(
+        name for name in surplus if name not in derived and not name.endswith(_DERIVED_ENDING)
+    )
+    if unknown:
+        raise ModelError(
+            "UnsupportedConfig",
+            f"The checkpoint has {len(unknown)} tensors that {config.architecture} does not use, "
+            f"the first is {unknown[0][:80]!r}.",
         )
 
 

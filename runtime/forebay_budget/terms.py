@@ -32,9 +32,14 @@ Measured on x86-64 with torch 2.15 (CUDA build) and two threads: 307 MiB of anon
 243 MiB of mapped libraries after the imports, 325 and 250 after a first forward pass; the rest is
 for the tokenizer, the threads' arenas and requests in flight.
 """
-CPU_LOAD_BYTES_PER_ELEMENT = {"gguf": 16, "safetensors": 8}
-"""What the loader holds beside the weights for each element of the largest tensor: dequantising
-keeps the unpacked integers and float32 copies, casting keeps the original and the copy."""
+CPU_LOAD_BYTES_PER_ELEMENT = 8
+"""What loading holds beside the weights for each element of the largest matrix: a second copy in
+float32 while it is brought into the layout that the CPU is fastest with, and as much again."""
+CPU_GATHERED_COPIES = 2
+"""Attention on a CPU gathers one layer's keys and values; sequences that share a call are padded
+to the longest, at most twice as long as the shortest."""
+CPU_MASK_BYTES = 8
+"""For each pair of a step's token and a key: a boolean and a float32, and room for the sum."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,20 @@ def gpu_overhead_bytes(tp: int) -> int:
 def cpu_overhead_bytes(inspection: Inspection) -> int:
     """Bytes of a CPU pod beside weights, cache and activations: the process, and loading's peak."""
     config = inspection.config
-    rows = max(config.vocab_size, config.intermediate_size, config.num_heads * config.head_dim)
-    per_element = CPU_LOAD_BYTES_PER_ELEMENT[inspection.format]
-    return CPU_PROCESS_BYTES + rows * config.hidden_size * per_element
+    heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+    rows = max(config.vocab_size, 2 * config.intermediate_size, heads)
+    return CPU_PROCESS_BYTES + rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
+
+
+def cpu_attention_token_bytes(
+    config: ModelConfig, kv_dtype: str, max_num_batched_tokens: int
+) -> int:
+    """Working memory of attention for each cached token: what is gathered, and the mask's row.
+
+    The mask is as long as one request; counted for each cached token, it is never too little.
+    """
+    gathered = CPU_GATHERED_COPIES * kv_token_bytes(config, 1, kv_dtype)
+    return _ceil(gathered, config.num_layers) + max_num_batched_tokens * CPU_MASK_BYTES
 
 
 def admissible_tensor_parallel_sizes(config: ModelConfig, quantization: str) -> list[int]:
