@@ -66,7 +66,7 @@ def build_event(service: Object, note: Note, now: datetime) -> Object:
     return {
         "apiVersion": EVENT_RECORD.api_version,
         "kind": EVENT_RECORD.name,
-        "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+        "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": "forebay.dev/operator",
         "reportingInstance": "forebay-operator",

@@ -118,7 +118,8 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.process.ultimate_exiting_timeout = 25
     for kind in CHILDREN:
         settings.watching.label_selectors[kind.group, kind.version, kind.plural] = MANAGED_SELECTOR
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    for noisy in ("kopf.objects", "kopf.activities.probe", "aiohttp.access"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 async def _can_list_nodes(cluster: KubernetesCluster) -> bool:
