@@ -134,6 +134,16 @@ def test_it_says_why(module_namespace: Namespace, broken: Claim, case: Failure) 
 
     assert [word for word in case.words if word not in told["message"]] == [], told["message"]
     assert ready["message"] == told["message"]
+    assert case.reason in reasons_of_events(served)
+
+
+def reasons_of_events(served: ServedModel) -> set[str]:
+    """Return the reasons of the Events that `kubectl describe` shows for a service."""
+    return {
+        event["reason"]
+        for event in served.namespace.list("events")
+        if event["involvedObject"].get("uid") == served.read()["metadata"]["uid"]
+    }
 
 
 def test_it_heals_when_mended(module_namespace: Namespace, broken: Claim) -> None:
