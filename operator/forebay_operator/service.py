@@ -215,13 +215,15 @@ def _parse_rollout(rollout: Object) -> Rollout:
 
 def _parse_pod_template(template: Object) -> PodTemplate:
     resources = template.get("resources") or {}
+    limits = _quantities(resources.get("limits"))
+    _bytes("spec.podTemplate.resources.limits.memory", limits.get("memory"))
     return PodTemplate(
         labels=template.get("labels") or {},
         annotations=template.get("annotations") or {},
         node_selector=template.get("nodeSelector") or {},
         tolerations=tuple(template.get("tolerations") or ()),
         affinity=template.get("affinity") or {},
-        limits=_quantities(resources.get("limits")),
+        limits=limits,
         requests=_quantities(resources.get("requests")),
         env=tuple(template.get("env") or ()),
         runtime_class_name=template.get("runtimeClassName", ""),

@@ -1,0 +1,192 @@
+"""Sizing reads the nodes' GPUs, honours what the spec fixes, and says what would fit."""
+
+from typing import Any
+
+import pytest
+
+from forebay_operator.planned import Plan
+from forebay_operator.planning import plan
+from observed_builder import (
+    LLAMA_13B,
+    NOW,
+    SMOLLM2,
+    child,
+    condition_of,
+    gpu_node,
+    known_model,
+    observed,
+    says,
+    service,
+)
+
+URI = "pvc://models/llama"
+ENGINE = {"maxModelLen": 4096, "maxNumSeqs": 8}
+MIB_16, MIB_80 = 16 * 1024, 80 * 1024
+
+
+def sized(*nodes: dict[str, Any], readable: bool = True, **spec: Any) -> Plan:
+    spec = {"device": "GPU", "model": {"uri": URI}, "engine": ENGINE} | spec
+    raw = service(status={"model": known_model(URI, LLAMA_13B)}, **spec)
+    return plan(observed(raw, nodes=nodes, nodes_readable=readable), NOW)
+
+
+def container(decided: Plan) -> dict[str, Any]:
+    deployment = child(decided, "Deployment")
+    assert deployment is not None
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def test_two_small_gpus_share_what_one_cannot_hold() -> None:
+    decided = sized(gpu_node("a", MIB_16, 4))
+    assert (decided.status or {})["plan"]["tensorParallelSize"] == 2
+    assert "--tensor-parallel-size=2" in container(decided)["args"]
+    assert container(decided)["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert says(decided, "Fits") == ("True", "Fits")
+
+
+def test_the_flags_carry_the_numbers_of_the_plan() -> None:
+    decided = sized(gpu_node("a", MIB_80, 1))
+    told, arguments = (decided.status or {})["plan"], container(decided)["args"]
+    assert f"--gpu-memory-utilization={told['gpuMemoryUtilization']}" in arguments
+    assert f"--max-model-len={told['maxModelLen']}" in arguments
+    assert f"--max-num-seqs={told['maxNumSeqs']}" in arguments
+    assert f"--max-num-batched-tokens={told['maxNumBatchedTokens']}" in arguments
+    assert "--device=cuda" in arguments and "--dtype=bfloat16" in arguments
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "reason", "sentence"),
+    [
+        (
+            (gpu_node("a", MIB_16, 4),),
+            {"vram": {"budget": "20Gi"}},
+            "InsufficientMemory",
+            "vram.budget",
+        ),
+        ((gpu_node("a", MIB_16, 1),), {}, "InsufficientMemory", "GiB"),
+        ((), {}, "GPUMemoryUnknown", "No node offers nvidia.com/gpu; set spec.vram.gpuMemory"),
+        (
+            (gpu_node("a", MIB_80, 1),),
+            {"podTemplate": {"nodeSelector": {"pool": "big"}}},
+            "GPUMemoryUnknown",
+            "No node among those that spec.podTemplate.nodeSelector picks offers",
+        ),
+        ((gpu_node("a", 0, 1),), {}, "GPUMemoryUnknown", "none says its GPU memory by the label"),
+        (
+            (gpu_node("a", MIB_80, 0),),
+            {"vram": {"gpuResource": "amd.com/gpu"}},
+            "GPUMemoryUnknown",
+            "amd.com/gpu",
+        ),
+    ],
+    ids=[
+        "a budget below the weights",
+        "one GPU where two are needed",
+        "no node has GPUs",
+        "the selected nodes have none",
+        "the nodes carry no label",
+        "another vendor's GPUs are not there",
+    ],
+)
+def test_what_does_not_fit_starts_nothing(
+    nodes: tuple[dict[str, Any], ...], spec: dict[str, Any], reason: str, sentence: str
+) -> None:
+    decided = sized(*nodes, **spec)
+    assert says(decided, "Fits") == ("False", reason)
+    assert sentence in condition_of(decided, "Fits")["message"]
+    assert says(decided, "Ready") == ("False", reason)
+    assert child(decided, "Deployment") is None and child(decided, "ControllerRevision") is None
+
+
+def test_without_the_right_to_read_nodes_the_memory_must_be_said() -> None:
+    assert "may not read nodes" in condition_of(sized(readable=False), "Fits")["message"]
+    decided = sized(readable=False, vram={"gpuMemory": "16Gi"})
+    assert (decided.status or {})["plan"]["tensorParallelSize"] == 2
+
+
+def test_the_specs_gpu_memory_wins_over_the_labels() -> None:
+    decided = sized(gpu_node("a", MIB_16, 4), vram={"gpuMemory": "80Gi"})
+    assert (decided.status or {})["plan"]["tensorParallelSize"] == 1
+
+
+def test_among_different_nodes_the_smallest_gpu_that_will_do_is_planned_for() -> None:
+    small_and_single = gpu_node("a", MIB_16, 1)
+    decided = sized(small_and_single, gpu_node("b", MIB_80, 8))
+    deployment = child(decided, "Deployment")
+    assert deployment is not None
+    assert (decided.status or {})["plan"]["tensorParallelSize"] == 2
+    assert "affinity" not in deployment["spec"]["template"]["spec"]
+
+
+def test_pods_keep_off_gpus_that_are_too_small() -> None:
+    only_one = {"engine": ENGINE | {"tensorParallelSize": 1}}
+    decided = sized(gpu_node("a", MIB_16, 4), gpu_node("b", MIB_80, 1), **only_one)
+    deployment = child(decided, "Deployment")
+    assert deployment is not None
+    affinity = deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    enough = {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": [str(MIB_80 - 1)]}
+    assert term == {"matchExpressions": [enough]}
+
+
+def test_new_nodes_do_not_plan_anew_what_fits() -> None:
+    before = sized(gpu_node("a", MIB_16, 4))
+    revision = child(before, "ControllerRevision")
+    raw = service(status=before.status, device="GPU", model={"uri": URI}, engine=ENGINE)
+    later = plan(observed(raw, revisions=(revision,), nodes=(gpu_node("b", MIB_80, 8),)), NOW)
+    assert child(later, "ControllerRevision") == revision
+    assert says(later, "Fits") == ("True", "Fits")
+
+
+def on_cpu(**spec: Any) -> Plan:
+    status = {"model": known_model(inspection=SMOLLM2)}
+    return plan(observed(service(status=status, **spec)), NOW)
+
+
+def memory(decided: Plan) -> tuple[str, str]:
+    resources = container(decided)["resources"]
+    return resources["limits"]["memory"], resources["requests"]["memory"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "limit", "request_"),
+    [
+        ({"vram": {"budget": "4Gi"}}, "4Gi", "4Gi"),
+        ({"podTemplate": {"resources": {"limits": {"memory": "6Gi"}}}}, "6Gi", "6Gi"),
+        (
+            {
+                "vram": {"budget": "4Gi"},
+                "podTemplate": {"resources": {"limits": {"memory": "6Gi"}}},
+            },
+            "6Gi",
+            "6Gi",
+        ),
+        (
+            {
+                "vram": {"budget": "4Gi"},
+                "podTemplate": {"resources": {"requests": {"memory": "1Gi"}}},
+            },
+            "4Gi",
+            "1Gi",
+        ),
+    ],
+    ids=[
+        "the budget is the limit",
+        "the limit is the budget",
+        "with both, the limit is the pod's",
+        "a smaller request is the user's choice",
+    ],
+)
+def test_on_a_cpu_memory_is_limited_to_the_plan(
+    spec: dict[str, Any], limit: str, request_: str
+) -> None:
+    assert memory(on_cpu(**spec)) == (limit, request_)
+
+
+def test_on_a_cpu_without_a_budget_the_need_is_the_limit() -> None:
+    decided = on_cpu()
+    assert memory(decided) == ((decided.status or {})["plan"]["budget"],) * 2
+    assert "--device=cpu" in container(decided)["args"]
+    assert not [one for one in container(decided)["args"] if "gpu-memory" in one]
+    assert container(decided)["resources"]["requests"]["cpu"] == "100m"
