@@ -11,6 +11,7 @@ from datetime import datetime
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes import Cause, trim
 from forebay_operator.planning.image_causes import IMAGE_REASONS, explain_image
+from forebay_operator.planning.model_source import name_as_written
 from forebay_operator.planning.pods import (
     container_spec,
     container_status,
@@ -175,7 +176,7 @@ def _check_crashes(patient: Patient) -> Cause | None:
         return None
     if patient.ended.get("exitCode") == 0 and not patient.waiting:
         return None
-    words = last_words(patient.ended.get("message", ""))
+    words = name_as_written(last_words(patient.ended.get("message", "")), patient.service.model)
     if not words:
         words = f"it left no last words, see kubectl logs --previous {patient.name}"
     return Cause(

@@ -15,6 +15,7 @@ from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.causes import Cause, explain_refusal, trim
 from forebay_operator.planning.diagnosis import Patient, diagnose_pod, last_words
 from forebay_operator.planning.inspection_job import CONTAINER, build_inspection_job
+from forebay_operator.planning.model_source import name_as_written
 from forebay_operator.planning.pods import container_status
 from forebay_operator.planning.references import reference_to
 from forebay_operator.planning.situation import (
@@ -24,6 +25,7 @@ from forebay_operator.planning.situation import (
     find_condition,
 )
 from forebay_operator.planning.timestamps import parse_time
+from forebay_operator.service import Model
 
 FIRST_DELAY_SECONDS = 10.0
 LONGEST_DELAY_SECONDS = 120.0
@@ -206,17 +208,19 @@ def _verdict_of_end(ended: Object, situation: Situation) -> _Verdict:
     try:
         if ended.get("exitCode") == 0:
             return _Verdict(inspection=Inspection.from_json(message))
-        return _Verdict(cause=_stated_error(message, ended), retry_from=finished_at)
+        return _Verdict(
+            cause=_stated_error(message, ended, situation.service.model), retry_from=finished_at
+        )
     except ModelError as error:
         cause = Cause("InspectionFailed", f"The inspection's result is unreadable: {error}")
         return _Verdict(cause=cause, retry_from=finished_at)
 
 
-def _stated_error(message: str, ended: Object) -> Cause:
+def _stated_error(message: str, ended: Object, model: Model) -> Cause:
     """What the inspection wrote before it exited with an error."""
     try:
         error = json.loads(message)["error"]
-        return Cause(str(error["reason"]), str(error["message"]))
+        return Cause(str(error["reason"]), name_as_written(str(error["message"]), model))
     except (ValueError, KeyError, TypeError):
         words = last_words(message) or "it left no last words"
         return Cause(

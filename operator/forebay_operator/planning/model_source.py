@@ -1,5 +1,7 @@
 """How a pod reaches the model, by a volume or from the hub: inspection and serving alike."""
 
+import re
+
 from forebay_operator.observed import Settings
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Model, PodTemplate
@@ -7,6 +9,7 @@ from forebay_operator.service import Model, PodTemplate
 MODEL_PATH = "/model"
 VOLUME = "model"
 TOKEN_KEY = "token"
+_MODEL_PATHS = re.compile(rf"(?<![\w.-]){MODEL_PATH}\b")
 
 
 def build_model_volumes(model: Model) -> tuple[list[Manifest], list[Manifest]]:
@@ -16,8 +19,7 @@ def build_model_volumes(model: Model) -> tuple[list[Manifest], list[Manifest]]:
     mount: Manifest = {"name": VOLUME, "mountPath": MODEL_PATH, "readOnly": True}
     if model.scheme == "oci":
         return [{"name": VOLUME, "image": {"reference": model.location}}], [mount]
-    if folder := _split_claim_path(model)[0]:
-        mount["subPath"] = folder
+    # The whole claim, not a subPath of it: the kubelet would create a folder that is missing.
     claim = {"claimName": model.claim, "readOnly": True}
     return [{"name": VOLUME, "persistentVolumeClaim": claim}], [mount]
 
@@ -28,8 +30,16 @@ def model_argument(model: Model, revision: str = "") -> str:
         repository, _, asked = model.location.partition("@")
         wanted = revision or asked
         return f"hf://{repository}@{wanted}" if wanted else model.uri
-    file = _split_claim_path(model)[1] if model.scheme == "pvc" else ""
-    return f"{MODEL_PATH}/{file}" if file else MODEL_PATH
+    path = model.claim_path if model.scheme == "pvc" else ""
+    return f"{MODEL_PATH}/{path}" if path else MODEL_PATH
+
+
+def name_as_written(text: str, model: Model) -> str:
+    """Turn paths inside a pod back into the uri that its user wrote."""
+    if model.scheme == "hf":
+        return text
+    root = f"pvc://{model.claim}" if model.scheme == "pvc" else model.uri
+    return _MODEL_PATHS.sub(root, text)
 
 
 def build_hub_env(model: Model, settings: Settings) -> list[Manifest]:
@@ -53,9 +63,3 @@ def build_placement(template: PodTemplate) -> Manifest:
         "imagePullSecrets": [dict(secret) for secret in template.image_pull_secrets],
     }
     return {key: value for key, value in placement.items() if value}
-
-
-def _split_claim_path(model: Model) -> tuple[str, str]:
-    """A file is reached through its folder: mounted alone at /model it would lose its name."""
-    folder, _, last = model.claim_path.rpartition("/")
-    return (folder, last) if last.endswith(".gguf") else (model.claim_path, "")

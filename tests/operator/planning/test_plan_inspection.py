@@ -90,17 +90,17 @@ def test_the_job_is_bounded_and_can_do_nothing() -> None:
         (
             "pvc://models/llama/7b",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            {"mountPath": "/model", "readOnly": True, "subPath": "llama/7b"},
-            "/model",
+            {"mountPath": "/model", "readOnly": True},
+            "/model/llama/7b",
         ),
         (
             "pvc://models/llama/7b.gguf",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            {"mountPath": "/model", "readOnly": True, "subPath": "llama"},
-            "/model/7b.gguf",
+            {"mountPath": "/model", "readOnly": True},
+            "/model/llama/7b.gguf",
         ),
     ],
-    ids=["an image", "a claim's root", "a folder of a claim", "a file of a claim keeps its name"],
+    ids=["an image", "a claim's root", "a folder of a claim", "a file of a claim"],
 )
 def test_the_job_sees_the_model_where_the_pods_will(
     uri: str, volume: dict[str, Any], mount: dict[str, Any], argument: str
@@ -205,6 +205,24 @@ def test_a_failed_job_is_told(message: str, reason: str, sentence: str) -> None:
     assert sentence in condition_of(decided, "ModelInspected")["message"]
     assert says(decided, "Ready") == ("False", reason)
     assert says(decided, "Stalled") == ("True", reason)
+
+
+@pytest.mark.parametrize(
+    ("uri", "written", "told"),
+    [
+        ("pvc://models/late", "/model/late does not exist.", "pvc://models/late does not exist."),
+        ("pvc://models", "/model holds no model.", "pvc://models holds no model."),
+        ("oci://reg.test/m:1", "/model/a.gguf is cut.", "oci://reg.test/m:1/a.gguf is cut."),
+        ("hf://org/model", "hf://org/model is no model.", "hf://org/model is no model."),
+    ],
+    ids=["a path of a claim", "a claim's root", "a file of an image", "a hub's model"],
+)
+def test_a_failure_names_the_model_as_it_was_written(uri: str, written: str, told: str) -> None:
+    error = json.dumps({"error": {"reason": "NotAModel", "message": written}})
+    job = born(wanted_job(model={"uri": uri}))
+    pod = job_pod(job, state=terminated(message=error))
+    decided = picture(job, pod, spec={"model": {"uri": uri}})
+    assert condition_of(decided, "ModelInspected")["message"] == told
 
 
 def test_an_unreadable_success_is_a_failure() -> None:

@@ -101,7 +101,7 @@ def test_probes_follow_the_runtime() -> None:
     ("uri", "argument", "volumes"),
     [
         ("oci://reg.test/m:1", "/model", {"model", "forebay-tmp"}),
-        ("pvc://models/llama", "/model", {"model", "forebay-tmp"}),
+        ("pvc://models/llama", "/model/llama", {"model", "forebay-tmp"}),
         (
             "hf://org/name@main",
             f"hf://org/name@{SMOLLM2.revision}",
