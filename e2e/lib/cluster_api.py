@@ -98,10 +98,21 @@ def wait_until(
     deadline = time.monotonic() + give_up_seconds
     while not accept(seen := read()):
         if time.monotonic() > deadline:
-            shown = json.dumps(seen, indent=1, default=str)
+            shown = json.dumps(_without_bookkeeping(seen), indent=1, default=str)
             raise AssertionError(f"{what}: not within {give_up_seconds:.0f} s; last seen {shown}")
         time.sleep(0.25)
     return seen
+
+
+def _without_bookkeeping(seen: Any) -> Any:
+    """Leave out what hides an object from its reader."""
+    if isinstance(seen, list):
+        return [_without_bookkeeping(each) for each in seen]
+    if not isinstance(seen, dict) or "metadata" not in seen:
+        return seen
+    hidden = ("managedFields", "annotations")
+    metadata = {key: value for key, value in seen["metadata"].items() if key not in hidden}
+    return seen | {"metadata": metadata}
 
 
 def _check(response: httpx.Response) -> httpx.Response:
