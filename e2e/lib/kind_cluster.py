@@ -51,7 +51,8 @@ class KindCluster:
 
     def down(self) -> None:
         """Delete the cluster; Docker keeps the images."""
-        run(_find("kind"), "delete", "cluster", "--name", NAME, log="kind")
+        if _find("kind").exists():
+            run(_find("kind"), "delete", "cluster", "--name", NAME, log="kind")
 
     def build(self, target: str, tag: str) -> None:
         """Build with Docker, the runtime without what a CPU never opens."""
