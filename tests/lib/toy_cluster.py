@@ -31,6 +31,9 @@ class ToyCluster:
         self.job_pods: list[dict[str, Any]] = []
         self.nodes: tuple[dict[str, Any], ...] = ()
         self.loads: dict[str, PodLoad] = {}
+        self.warnings: tuple[dict[str, Any], ...] = ()
+        self.foreign: tuple[str, ...] = ()
+        self.apply_error = ""
         self.memory: ScalingMemory | None = None
         self.job_message = SMOLLM2.to_json()
         self.job_exit_code = 0
@@ -54,6 +57,9 @@ class ToyCluster:
             pods=tuple(self.pods),
             nodes=self.nodes,
             loads=self.loads,
+            warnings=self.warnings,
+            foreign=self.foreign,
+            apply_error=self.apply_error,
             memory=self.memory,
         )
 
@@ -82,7 +88,7 @@ class ToyCluster:
         self._ripen_pods()
         if ("Deployment", KEY.name) in self.children:
             self._roll()
-            self._ripen_status()
+            self._count()
 
     def settle(self, most: int = 60) -> Plan:
         """Plan and apply until nothing changes any more."""
@@ -101,6 +107,11 @@ class ToyCluster:
         self.service = copy.deepcopy(self.service)
         self.service["spec"] = {name: value for name, value in merged.items() if value is not None}
         self.service["metadata"]["generation"] += 1
+
+    def befall(self, status: Mapping[str, Any], index: int = 0) -> None:
+        """Something happens to a pod, and the Deployment's controller sees it."""
+        self.pods[index] = {**self.pods[index], "status": dict(status)}
+        self._count()
 
     def hashes(self) -> set[str]:
         """The templates that pods run now."""
@@ -214,7 +225,7 @@ class ToyCluster:
         status = {"phase": "Pending", "conditions": [], "containerStatuses": []}
         return {"metadata": metadata, "spec": template["spec"], "status": status}
 
-    def _ripen_status(self) -> None:
+    def _count(self) -> None:
         deployment = self.children["Deployment", KEY.name]
         digest = deployment["spec"]["template"]["metadata"]["labels"][HASH]
         num_ready = sum(map(_is_ready, self.pods))

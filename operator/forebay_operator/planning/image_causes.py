@@ -28,7 +28,8 @@ def explain_image(reason: str, says: str, warning: str, image: str, service: Ser
     sentence, so that status does not change with each try.
     """
     model_image = service.model.location if service.model.scheme == "oci" else ""
-    is_model = bool(model_image) and (model_image in says or image not in says)
+    heard = says + warning
+    is_model = bool(model_image) and model_image in heard.replace(image, "")
     detail = trim(_BACK_OFF.sub("", says)) or trim(warning) or reason
     name = "InvalidImageName" if reason == "InvalidImageName" else "ImagePullFailed"
     if is_model:

@@ -96,7 +96,7 @@ def _pod_cause(patients: list[Patient]) -> Cause | None:
 
 
 def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
-    """The pods of the wanted template; an evicted one last, for its successor tells more about now."""
+    """The pods of the wanted template; an evicted one last, for its successor tells more."""
     staying = [
         pod
         for pod in situation.observed.pods

@@ -57,7 +57,7 @@ def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
     if deployment is None:
         return ScalingStep(rule.min_replicas, memory)
     num_replicas = deployment["spec"].get("replicas", 1)
-    queue = read_queue(situation, num_replicas, max_num_seqs, rule.target_queue_depth)
+    queue = read_queue(situation, num_replicas, max_num_seqs)
     memory = _measure(situation, memory, queue)
     memory = _watch_idleness(memory, queue, rule, max_num_seqs, situation.now)
     decision = decide(queue, rule, memory, situation.now)
@@ -109,8 +109,12 @@ def can_shrink(queue: Queue, max_num_seqs: int) -> bool:
     return queue.num_waiting == 0 and queue.num_running <= room
 
 
-def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int, target: int) -> Queue:
-    """Add up the pods; replicas that are not ready yet, or not even created, are pending."""
+def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int) -> Queue:
+    """Add up the pods; replicas that are not ready yet, or not even created, are pending.
+
+    A silent pod is full of running requests, which keeps it and its peers; no queue is invented for
+    it, which would call for more pods that may be just as silent.
+    """
     staying = [pod for pod in situation.observed.pods if not is_leaving(pod)]
     num_ready = min(sum(is_ready(pod) for pod in staying), num_replicas)
     num_running = num_waiting = 0
@@ -121,7 +125,6 @@ def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int, targe
             num_waiting += load.num_waiting
         elif is_ready(pod):
             num_running += max_num_seqs
-            num_waiting += target
     return Queue(num_ready, num_replicas - num_ready, num_running, num_waiting)
 
 

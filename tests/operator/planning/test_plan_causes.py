@@ -1,0 +1,355 @@
+"""Whatever keeps a pod from serving is one reason and one sentence, and gone when it is mended."""
+
+from typing import Any
+
+import pytest
+
+from observed_builder import (
+    condition,
+    condition_of,
+    says,
+    service,
+    terminated,
+    unschedulable,
+    waiting,
+    warning,
+)
+from toy_cluster import ToyCluster, settled
+
+IMAGE = "reg.test/runtime:v1"
+BACK_OFF = f'Back-off pulling image "{IMAGE}"'
+FULL = (
+    "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+    "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+)
+SAID = "Config was refused error='rope scaling yarn is not known'"
+
+
+def container(**status: Any) -> dict[str, Any]:
+    """A pod's status whose container is in some state."""
+    return {"phase": "Pending", "containerStatuses": [{"name": "runtime"} | status]}
+
+
+def crashed(**last: Any) -> dict[str, Any]:
+    state = waiting("CrashLoopBackOff", "back-off 10s restarting failed container")
+    return container(state=state, lastState=terminated(**last))
+
+
+def unready(since: float) -> dict[str, Any]:
+    running = container(started=True, state={"running": {}})
+    return running | {"conditions": [condition("Ready", "False", since=since)]}
+
+
+def slow(seconds: int) -> dict[str, Any]:
+    ended = {"exitCode": 143, "startedAt": "2026-01-01T11:00:00Z"}
+    ended["finishedAt"] = f"2026-01-01T11:{seconds // 60:02}:{seconds % 60:02}Z"
+    return container(state={"running": {}}, lastState={"terminated": ended})
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "no node has room": (
+        {},
+        unschedulable(FULL),
+        "Unschedulable",
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu; add or free such a node",
+    ),
+    "a claim is not bound": (
+        {},
+        unschedulable("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+        "VolumeClaimUnbound",
+        "see kubectl describe pvc",
+    ),
+    "a claim of the template is missing": (
+        {},
+        unschedulable('0/1 nodes are available: persistentvolumeclaim "extra" not found.'),
+        "VolumeClaimNotFound",
+        "PersistentVolumeClaim extra does not exist in namespace team-a; create it, or correct "
+        "spec.podTemplate.volumes.",
+    ),
+    "the pinned version does not exist": (
+        {"runtimeVersion": "v1"},
+        container(state=waiting("ErrImagePull", f'failed to resolve "{IMAGE}": not found')),
+        "ImagePullFailed",
+        f'Image {IMAGE} could not be pulled: failed to resolve "{IMAGE}": not found; correct '
+        "spec.runtimeVersion (v1)",
+    ),
+    "the default image does not exist": (
+        {},
+        container(
+            state=waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": not found')
+        ),
+        "ImagePullFailed",
+        f"Image {IMAGE} could not be pulled: not found; the platform team names it",
+    ),
+    "the image's name is none": (
+        {},
+        container(state=waiting("InvalidImageName", f"couldn't parse {IMAGE}")),
+        "InvalidImageName",
+        f"couldn't parse {IMAGE}",
+    ),
+    "the model's image does not exist": (
+        {},
+        container(state=waiting("ErrImagePull", "reg.test/smollm2:q4: not found")),
+        "ImagePullFailed",
+        "The model's image reg.test/smollm2:q4 could not be pulled",
+    ),
+    "a secret is missing": (
+        {},
+        container(state=waiting("CreateContainerConfigError", 'secret "s" not found')),
+        "ContainerConfigError",
+        'secret "s" not found; create what is missing',
+    ),
+    "the container cannot be created": (
+        {},
+        container(state=waiting("CreateContainerError", "ImageVolumeMountFailed: no such layer")),
+        "ContainerNotStarted",
+        "ImageVolumeMountFailed: no such layer",
+    ),
+    "out of memory under the plan's limit": (
+        {"vram": {"budget": "3Gi"}},
+        container(state=terminated(137, reason="OOMKilled")),
+        "OOMKilled",
+        "at its memory limit of 3Gi; raise spec.vram.budget",
+    ),
+    "out of memory under the template's limit": (
+        {"podTemplate": {"resources": {"limits": {"memory": "3Gi"}}}},
+        crashed(exit_code=137, reason="OOMKilled"),
+        "OOMKilled",
+        "at its memory limit of 3Gi; raise spec.podTemplate.resources.limits.memory.",
+    ),
+    "out of memory and running again": (
+        {},
+        container(state={"running": {}}, lastState=terminated(137, reason="OOMKilled")),
+        "OOMKilled",
+        "raise spec.vram.budget",
+    ),
+    "a crash with last words": (
+        {},
+        crashed(message=f"Loading\n{SAID}\n"),
+        "ContainerCrashed",
+        f"exited with code 1: {SAID}.",
+    ),
+    "a crash without last words": (
+        {},
+        crashed(),
+        "ContainerCrashed",
+        "it left no last words, see kubectl logs --previous",
+    ),
+    "a crash before the back-off": (
+        {},
+        container(state=terminated(message=SAID)),
+        "ContainerCrashed",
+        SAID,
+    ),
+    "a start that takes too long": (
+        {"startup": {"timeoutSeconds": 60}},
+        slow(61),
+        "StartupTimedOut",
+        "not ready within spec.startup.timeoutSeconds (60)",
+    ),
+    "a pod that is not ready any more": (
+        {},
+        unready(since=-10),
+        "NotReady",
+        "its readiness probe fails",
+    ),
+    "an eviction": (
+        {},
+        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."},
+        "Evicted",
+        "The node was low on memory.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "reason", "sentence"), CASES.values(), ids=CASES)
+def test_a_pod_that_does_not_serve_is_explained(
+    spec: dict[str, Any], status: dict[str, Any], reason: str, sentence: str
+) -> None:
+    cluster = settled(**spec)
+    cluster.befall(status)
+    decided = cluster.decide()
+    for condition_type in ("Ready", "Progressing"):
+        assert says(decided, condition_type) == ("False", reason)
+        assert sentence in condition_of(decided, condition_type)["message"]
+    assert says(decided, "Available") == ("False", "NoReplicaReady")
+
+
+@pytest.mark.parametrize("status", [one[1] for one in CASES.values()], ids=CASES)
+def test_a_pod_that_serves_again_is_no_longer_explained(status: dict[str, Any]) -> None:
+    cluster = settled()
+    healthy = cluster.pods[0]["status"]
+    cluster.befall(status)
+    cluster.carry_out(cluster.decide())
+    cluster.befall(healthy)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("True", "AllReplicasReady")
+    assert not condition_of(decided, "Stalled") and not condition_of(decided, "Reconciling")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        container(state=waiting("ContainerCreating")),
+        container(state={"running": {}}, started=False),
+        unready(since=1),
+        {},
+    ],
+    ids=["being created", "loading", "just unready", "just born"],
+)
+def test_a_pod_on_its_way_is_no_failure(status: dict[str, Any]) -> None:
+    cluster = settled()
+    cluster.befall(status)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "Starting")
+    assert says(decided, "Progressing") == ("True", "Starting")
+    assert says(decided, "Reconciling") == ("True", "Starting")
+
+
+def test_a_pod_that_is_just_unready_is_looked_at_again() -> None:
+    cluster = settled()
+    now = (cluster.now.timestamp()) - 1767268800
+    cluster.befall(unready(since=now - 4))
+    assert cluster.decide().look_again_seconds == pytest.approx(6)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "told"),
+    [
+        ("FailedMount", "MountVolume.SetUp failed: timed out", "VolumeMountFailed"),
+        ("FailedAttachVolume", "Multi-Attach error", "VolumeMountFailed"),
+        ("FailedCreatePodSandBox", "no runtime for nvidia", "PodSandboxFailed"),
+    ],
+    ids=["a mount", "an attachment", "a sandbox"],
+)
+def test_what_only_events_know_is_told(reason: str, message: str, told: str) -> None:
+    cluster = settled()
+    cluster.befall(container(state=waiting("ContainerCreating")))
+    cluster.warnings = (warning(reason, message, cluster.pods[0]["metadata"]["uid"]),)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", told)
+    assert message in condition_of(decided, "Ready")["message"]
+
+
+def test_a_bare_back_off_borrows_its_words_from_the_event() -> None:
+    cluster = settled()
+    cluster.befall(container(state=waiting("ImagePullBackOff", BACK_OFF)))
+    uid = cluster.pods[0]["metadata"]["uid"]
+    cluster.warnings = (warning("Failed", f'Failed to pull image "{IMAGE}": no such host', uid),)
+    assert "no such host" in condition_of(cluster.decide(), "Ready")["message"]
+
+
+def test_pulling_and_backing_off_are_told_in_one_sentence() -> None:
+    cluster = settled()
+    messages = []
+    for reason, message in (
+        ("ErrImagePull", f"{IMAGE}: not found"),
+        ("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": ErrImagePull: {IMAGE}: not found'),
+    ):
+        cluster.befall(container(state=waiting(reason, message)))
+        messages.append(condition_of(cluster.decide(), "Ready")["message"])
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (unschedulable(FULL), "Reconciling"),
+        (container(state=terminated(137, reason="OOMKilled")), "Stalled"),
+    ],
+    ids=["what may pass by itself is being reconciled", "what needs a person is stalled"],
+)
+def test_failures_are_told_to_kstatus(cause: dict[str, Any], kind: str) -> None:
+    cluster = settled()
+    cluster.befall(cause)
+    decided = cluster.decide()
+    other = {"Reconciling": "Stalled", "Stalled": "Reconciling"}[kind]
+    assert says(decided, kind)[0] == "True" and not condition_of(decided, other)
+
+
+def deployment_says(cluster: ToyCluster, *conditions: dict[str, Any]) -> None:
+    place = ("Deployment", "smollm2")
+    deployment = cluster.children[place]
+    status = deployment["status"] | {"conditions": list(conditions), "readyReplicas": 0}
+    cluster.children[place] = deployment | {"status": status}
+
+
+QUOTA = 'pods "smollm2-7c9-x" is forbidden: exceeded quota: small, requested: memory=2Gi, used: 0'
+
+
+def test_a_refused_pod_is_told() -> None:
+    cluster = settled()
+    deployment_says(cluster, condition("ReplicaFailure", "True", "FailedCreate", message=QUOTA))
+    decided = cluster.decide()
+    assert says(decided, "PodsCreated") == ("False", "QuotaExceeded")
+    assert says(decided, "Ready") == ("False", "QuotaExceeded")
+    assert QUOTA in condition_of(decided, "Ready")["message"]
+
+
+def test_a_deadline_that_passed_stalls_what_would_be_transient() -> None:
+    cluster = settled()
+    cluster.befall(unschedulable(FULL))
+    deployment_says(cluster, condition("Progressing", "False", "ProgressDeadlineExceeded"))
+    assert says(cluster.decide(), "Stalled") == ("True", "Unschedulable")
+
+
+def test_a_deadline_that_passed_without_another_cause_is_told() -> None:
+    cluster = settled(rollout={"progressDeadlineSeconds": 77})
+    deployment_says(cluster, condition("Progressing", "False", "ProgressDeadlineExceeded"))
+    decided = cluster.decide()
+    assert says(decided, "Progressing") == ("False", "ProgressDeadlineExceeded")
+    assert "77 seconds" in condition_of(decided, "Progressing")["message"]
+
+
+REFUSALS = {
+    "a quota": (QUOTA, "QuotaExceeded"),
+    "a quota that wants resources named": (
+        'pods "x" is forbidden: failed quota: q: must specify cpu for: runtime',
+        "QuotaExceeded",
+    ),
+    "pod security": (
+        'pods "x" is forbidden: violates PodSecurity "restricted:latest": volumes',
+        "PodSecurityViolated",
+    ),
+    "a webhook": ('admission webhook "w.test" denied the request: no', "AdmissionDenied"),
+    "a policy": (
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        "AdmissionDenied",
+    ),
+    "a limit range": (
+        "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+        "LimitRangeViolated",
+    ),
+    "missing rights": (
+        'deployments.apps is forbidden: User "system:serviceaccount:x" cannot patch',
+        "Forbidden",
+    ),
+    "a missing priority class": (
+        "no PriorityClass with name high was found",
+        "PriorityClassNotFound",
+    ),
+    "image volumes that are off": (
+        "spec.template.spec.volumes[1]: Required value: must specify a volume type",
+        "ImageVolumesDisabled",
+    ),
+    "anything else": ("the server is on fire", "ApplyFailed"),
+}
+
+
+@pytest.mark.parametrize(("sentence", "reason"), REFUSALS.values(), ids=REFUSALS)
+def test_what_the_api_server_refuses_is_told_and_tried_again(sentence: str, reason: str) -> None:
+    cluster = ToyCluster(service())
+    cluster.apply_error = sentence
+    decided = cluster.decide()
+    assert says(decided, "PodsCreated") == ("False", reason)
+    assert says(decided, "Ready") == ("False", reason)
+    assert decided.look_again_seconds is not None
+
+
+def test_a_childs_name_that_is_taken_is_told() -> None:
+    cluster = settled()
+    cluster.foreign = ("Service/smollm2",)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "ChildNameTaken")
+    assert says(decided, "Stalled") == ("True", "ChildNameTaken")
+    assert "Service/smollm2" in condition_of(decided, "Ready")["message"]
