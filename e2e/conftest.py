@@ -95,6 +95,7 @@ def _fresh_namespace(kubectl: Kubectl, api: ClusterApi, title: str) -> Iterator[
     try:
         yield namespace
     finally:
+        namespace.empty()
         namespace.delete()
         del LIVE_NAMESPACES[namespace.name]
 

@@ -4,6 +4,8 @@ That it may die while replicas come and go is shown where they do: test_no_strea
 test_replicas_follow_the_queue.py.
 """
 
+from contextlib import nullcontext
+
 import pytest
 
 from departures import Departures, exit_of
@@ -13,6 +15,7 @@ from operator_pod import OperatorPod
 from served import INSPECTION_LABEL, RESOURCE, ServedModel, build_service, names
 from traffic import Traffic
 
+NOWHERE = {"uri": "pvc://nowhere/model"}
 MANAGED = "app.kubernetes.io/managed-by=forebay"
 CHILD_KINDS = ("deployments", "services", "serviceaccounts", "controllerrevisions", "jobs", "pods")
 NUM_KILLS = [2, pytest.param(10, marks=pytest.mark.long)]
@@ -56,11 +59,23 @@ def test_without_an_operator_pods_serve_drain_and_go(
         served.wait_pods(1)
         namespace.kubectl("delete", f"{RESOURCE}/{served.name}", "--timeout=60s")
         namespace.wait_gone(CHILD_KINDS, MANAGED, 180)
-        namespace.apply(build_service("never-seen"))
-        namespace.delete()
 
     assert faults == [""] * len(streams)
     assert exit_of(gone)[0] == 0
+
+
+@pytest.mark.parametrize("is_operator_there", [True, False], ids=["with", "without"])
+def test_a_namespace_goes_at_once_with_all_that_is_in_it(
+    namespace: Namespace, operator_pod: OperatorPod, is_operator_there: bool
+) -> None:
+    drain = {"timeoutSeconds": 5, "lameDuckSeconds": 1}
+    namespace.apply(
+        build_service("doomed", drain=drain), build_service("never-ready", model=NOWHERE)
+    )
+    ServedModel(namespace, "doomed").wait_ready()
+
+    with nullcontext() if is_operator_there else operator_pod.absent():
+        namespace.delete()
 
 
 def test_deleting_the_service_removes_every_child(namespace: Namespace) -> None:

@@ -28,6 +28,15 @@ class Namespace:
         """`kubectl apply -f` a file."""
         return self.kubectl("apply", "-f", str(path))
 
+    def empty(self) -> None:
+        """Delete what was applied, and wait until no pod is left.
+
+        The namespace controller waits half of a pod's grace period before it looks again, which
+        for pods that could drain for minutes is long after they have gone.
+        """
+        self.kubectl("delete", "inferenceservices.forebay.dev", "--all", "--ignore-not-found")
+        self.wait_gone(["pods"], "app.kubernetes.io/managed-by=forebay", GIVE_UP_SECONDS)
+
     def delete(self, give_up_seconds: float = 180.0) -> None:
         """Delete it with all that is in it, and wait until it is gone."""
         delete = ("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
