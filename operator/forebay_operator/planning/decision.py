@@ -12,6 +12,7 @@ from forebay_operator.planning.invalid_spec import plan_invalid_spec
 from forebay_operator.planning.live_numbers import may_refresh
 from forebay_operator.planning.network_service import build_network_service
 from forebay_operator.planning.notes import write_notes
+from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
 from forebay_operator.planning.revision import (
@@ -98,8 +99,9 @@ def _build_children(outlook: Outlook, num_replicas: int) -> tuple[Manifest, ...]
     children += outlook.knowledge.children
     if outlook.revision is not None:
         template, pace = outlook.revision.template, outlook.rollout.pace
+        nudge = choose_nudge(outlook.progress, outlook.situation.now)
         children.append(outlook.revision.manifest)
-        children.append(build_deployment(service, template, num_replicas, pace))
+        children.append(build_deployment(service, template, num_replicas, pace, nudge))
     return tuple(children)
 
 
@@ -109,6 +111,7 @@ def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
         scaling.look_again_seconds,
+        choose_nudge(outlook.progress, outlook.situation.now).look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,
     )
     return min((wait for wait in waits if wait is not None), default=None)

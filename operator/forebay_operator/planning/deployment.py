@@ -1,6 +1,7 @@
 """The Deployment that runs a pinned template."""
 
 from forebay_operator.planning.metadata import build_metadata, selector_labels
+from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.rollout import Pace
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
@@ -13,13 +14,16 @@ _ROLLING = {
 
 
 def build_deployment(
-    service: Service, template: Manifest, num_replicas: int, pace: Pace
+    service: Service, template: Manifest, num_replicas: int, pace: Pace, nudge: Nudge
 ) -> Manifest:
     """Pods of one template, rolled at one pace."""
+    metadata = build_metadata(service, service.name)
+    if nudge.annotations:
+        metadata["annotations"] = nudge.annotations
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": build_metadata(service, service.name),
+        "metadata": metadata,
         "spec": {
             "replicas": num_replicas,
             "selector": {"matchLabels": selector_labels(service)},

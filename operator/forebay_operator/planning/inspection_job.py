@@ -27,9 +27,12 @@ _TMP = "forebay-tmp"
 
 def build_inspection_job(service: Service, settings: Settings) -> Manifest:
     """The Job for one model; its name changes with whatever may change what it finds."""
-    pod = _build_pod(service, settings)
     labels = {INSPECTION_LABEL: service.name}
-    name = f"{service.name}-inspect-{fingerprint([service.model.uri, pod], 8)}"
+    template = {
+        "metadata": {"labels": MANAGED_BY | labels},
+        "spec": _build_pod(service, settings),
+    }
+    name = f"{service.name}-inspect-{fingerprint([service.model.uri, template], 8)}"
     metadata = build_metadata(service, name, labels)
     return {
         "apiVersion": "batch/v1",
@@ -39,7 +42,7 @@ def build_inspection_job(service: Service, settings: Settings) -> Manifest:
             "backoffLimit": 0,
             "activeDeadlineSeconds": max(60, service.startup_timeout_seconds),
             "ttlSecondsAfterFinished": FINISHED_JOB_SECONDS,
-            "template": {"metadata": {"labels": MANAGED_BY | labels}, "spec": pod},
+            "template": template,
         },
     }
 

@@ -42,6 +42,8 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         return Progress(num_wanted, num_ready=num_ready)
     status = deployment.get("status") or {}
     is_complete = _is_complete(deployment, num_wanted, wanted_hash)
+    # What the controller said of an older spec is being mended by this one.
+    is_judged = not is_complete and _is_seen(deployment) and _runs(deployment, wanted_hash)
     patients = _examine(situation, wanted_hash)
     return Progress(
         num_wanted,
@@ -49,8 +51,8 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         num_updated=status.get("updatedReplicas", 0) if _runs(deployment, wanted_hash) else 0,
         num_ready=num_ready,
         is_complete=is_complete,
-        is_overdue=not is_complete and _is_overdue(deployment, wanted_hash),
-        creation_cause=None if is_complete else _creation_cause(situation, deployment),
+        is_overdue=is_judged and _is_overdue(deployment),
+        creation_cause=_creation_cause(situation, deployment) if is_judged else None,
         pod_cause=None if is_complete else _pod_cause(patients),
         look_again_seconds=min(filter(None, map(seconds_until_ailing, patients)), default=None),
     )
@@ -66,18 +68,21 @@ def _is_complete(deployment: Object, num_wanted: int, wanted_hash: str) -> bool:
         status.get(name, 0)
         for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     ]
-    is_seen = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 1)
     is_asked = deployment["spec"].get("replicas", 1) == num_wanted and _runs(
         deployment, wanted_hash
     )
-    return is_seen and is_asked and all(count == num_wanted for count in counts)
+    return _is_seen(deployment) and is_asked and all(count == num_wanted for count in counts)
 
 
-def _is_overdue(deployment: Object, wanted_hash: str) -> bool:
+def _is_seen(deployment: Object) -> bool:
+    """Whether its controller speaks of its present spec."""
+    seen: int = (deployment.get("status") or {}).get("observedGeneration", 0)
+    return seen >= int(deployment["metadata"].get("generation", 1))
+
+
+def _is_overdue(deployment: Object) -> bool:
     progressing = find_condition((deployment.get("status") or {}).get("conditions"), "Progressing")
-    return _runs(deployment, wanted_hash) and (
-        progressing.get("reason") == "ProgressDeadlineExceeded"
-    )
+    return progressing.get("reason") == "ProgressDeadlineExceeded"
 
 
 def _creation_cause(situation: Situation, deployment: Object) -> Cause | None:

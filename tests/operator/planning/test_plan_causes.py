@@ -1,10 +1,12 @@
 """Whatever keeps a pod from serving is one reason and one sentence, and gone when it is mended."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from observed_builder import (
+    child,
     condition,
     condition_of,
     says,
@@ -284,6 +286,31 @@ def test_a_refused_pod_is_told() -> None:
     assert says(decided, "PodsCreated") == ("False", "QuotaExceeded")
     assert says(decided, "Ready") == ("False", "QuotaExceeded")
     assert QUOTA in condition_of(decided, "Ready")["message"]
+
+
+def test_while_pods_are_refused_their_replica_set_is_woken_every_half_minute() -> None:
+    cluster = settled()
+    refused = condition("ReplicaFailure", "True", "FailedCreate", message=QUOTA)
+    deployment_says(cluster, refused)
+    told = set()
+    for _ in range(10):
+        decided = cluster.decide()
+        assert decided.look_again_seconds is not None
+        cluster.now += timedelta(seconds=decided.look_again_seconds)
+        deployment = child(decided, "Deployment")
+        assert deployment is not None
+        told.add(deployment["metadata"]["annotations"]["forebay.dev/try-again"])
+    assert len(told) == 10
+    deployment_says(cluster)
+    deployment = child(cluster.decide(), "Deployment")
+    assert deployment is not None and "annotations" not in deployment["metadata"]
+
+
+def test_what_was_refused_of_an_older_spec_is_not_told_of_the_new_one() -> None:
+    cluster = settled()
+    deployment_says(cluster, condition("ReplicaFailure", "True", "FailedCreate", message=QUOTA))
+    cluster.change(engine={"maxNumSeqs": 3})
+    assert says(cluster.decide(), "Ready") == ("False", "RollingOut")
 
 
 def test_a_deadline_that_passed_stalls_what_would_be_transient() -> None:

@@ -1,0 +1,99 @@
+"""What planning writes is what the schema stores and the runtime takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from forebay_operator.planning import plan
+from forebay_runtime.cli import main
+from observed_builder import (
+    LLAMA_13B,
+    NOW,
+    child,
+    gpu_node,
+    known_model,
+    leaving,
+    load,
+    observed,
+    service,
+    terminated,
+)
+from toy_cluster import settled
+
+CRD = Path(__file__).parents[3] / "crds/inferenceservices.yaml"
+TYPES = {"string": str, "integer": int, "boolean": bool}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The InferenceService's own schema."""
+    document = yaml.safe_load(CRD.read_text(encoding="utf-8"))
+    found: dict[str, Any] = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def unknown_to(schema: dict[str, Any], value: Any, path: str) -> list[str]:
+    """The paths of a value that a schema would drop or refuse."""
+    if schema["type"] == "object":
+        properties = schema.get("properties", {})
+        lost = [f"{path}.{name}" for name in value if name not in properties]
+        known = [name for name in value if name in properties]
+        return lost + [
+            one
+            for name in known
+            for one in unknown_to(properties[name], value[name], f"{path}.{name}")
+        ]
+    if schema["type"] == "array":
+        return [one for entry in value for one in unknown_to(schema["items"], entry, f"{path}[]")]
+    return [] if isinstance(value, TYPES[schema["type"]]) else [path]
+
+
+def test_the_schema_keeps_every_field_of_a_scaling_and_draining_status(
+    schema: dict[str, Any],
+) -> None:
+    cluster = settled(scaling={"maxReplicas": 2, "minReplicas": 2})
+    cluster.pods[1] = leaving(cluster.pods[1])
+    cluster.loads = {one["metadata"]["uid"]: load(1, 9) for one in cluster.pods}
+    status = dict(cluster.decide().status or {})
+    assert {"scaling", "draining", "plan", "model"} <= status.keys()
+    assert unknown_to(schema["properties"]["status"], status, "status") == []
+
+
+def test_the_schema_keeps_every_field_of_a_gpu_plan_and_a_failure(schema: dict[str, Any]) -> None:
+    known = known_model("hf://org/name", LLAMA_13B) | {"secretName": "hf"}
+    model = {"uri": "hf://org/name", "secretName": "hf"}
+    raw = service(device="GPU", model=model, status={"model": known})
+    on_gpus = plan(observed(raw, nodes=(gpu_node("a", 81920, 8),)), NOW).status
+    cluster = settled()
+    killed = terminated(137, reason="OOMKilled")
+    cluster.befall({"containerStatuses": [{"name": "runtime", "state": killed}]})
+    for status in (on_gpus, cluster.decide().status):
+        assert unknown_to(schema["properties"]["status"], status, "status") == []
+
+
+def planned_flags() -> list[str]:
+    """Every flag that planning passes, for a GPU and for a CPU."""
+    raw = service(
+        device="GPU",
+        model={"uri": "hf://org/name"},
+        status={"model": known_model("hf://org/name", LLAMA_13B)},
+    )
+    deployment = child(plan(observed(raw, nodes=(gpu_node("a", 81920, 8),)), NOW), "Deployment")
+    assert deployment is not None
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return [one.partition("=")[0] for one in arguments if one.startswith("--")]
+
+
+def test_the_runtime_knows_every_planned_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    help_text = capsys.readouterr().out
+    assert [flag for flag in planned_flags() if flag not in help_text] == []
+
+
+def test_extra_arguments_cannot_repeat_a_planned_flag(schema: dict[str, Any]) -> None:
+    spec = schema["properties"]["spec"]["properties"]
+    rules = spec["engine"]["properties"]["extraArgs"]["x-kubernetes-validations"]
+    assert [flag for flag in planned_flags() if f"'{flag}'" not in rules[0]["rule"]] == []
