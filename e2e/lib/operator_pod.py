@@ -66,14 +66,15 @@ class OperatorPod:
             delete = ("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
             self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
 
-    def wait_ready(self) -> None:
-        """Wait until a pod of it is ready."""
-        wait_until(
-            lambda: read_operator(self._api)["status"].get("readyReplicas", 0),
-            lambda num_ready: num_ready >= 1,
-            "the operator is back",
-            120,
-        )
+    def wait_leading(self) -> None:
+        """Wait until a pod of it holds the Lease, so that there is work again that a kill cuts off."""
+
+        def is_held(lease: Object | None) -> bool:
+            pods = {pod["metadata"]["name"] for pod in self.pods()}
+            return lease is not None and lease["spec"].get("holderIdentity") in pods
+
+        path = path_of("leases", OPERATOR_NAMESPACE, DEPLOYMENT)
+        wait_until(lambda: self._api.get(path), is_held, "the operator is at work", 120)
 
     @contextmanager
     def killed_now_and_then(self, num_kills: int, most_seconds: float) -> Iterator[None]:
@@ -86,7 +87,7 @@ class OperatorPod:
             for _ in range(num_kills):
                 time.sleep(moments.uniform(0, most_seconds))
                 self.kill()
-                self.wait_ready()
+                self.wait_leading()
 
         killer = threading.Thread(target=keep_killing)
         killer.start()
@@ -104,7 +105,7 @@ class OperatorPod:
             yield
         finally:
             self._scale(1)
-            self.wait_ready()
+            self.wait_leading()
 
     def _scale(self, replicas: int) -> None:
         target = f"deployment/{DEPLOYMENT}"
