@@ -67,7 +67,7 @@ class OperatorPod:
             self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
 
     def wait_leading(self) -> None:
-        """Wait until a pod of it holds the Lease, so that there is work again that a kill cuts off."""
+        """Wait until a pod of it holds the Lease: only then is there work that a kill cuts off."""
 
         def is_held(lease: Object | None) -> bool:
             pods = {pod["metadata"]["name"] for pod in self.pods()}
