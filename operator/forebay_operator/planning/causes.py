@@ -11,6 +11,7 @@ _TRANSIENT = frozenset(
         "NotReady",
         "HubUnreachable",
         "HubError",
+        "HubTimeout",
         "ServiceAccountMissing",
         "ApplyFailed",
     }

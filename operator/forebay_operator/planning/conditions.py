@@ -90,10 +90,10 @@ def _judge_creation(outlook: Outlook) -> Condition | None:
     if outlook.revision is None:
         return None
     progress = outlook.progress
-    if progress.num_existing >= progress.num_wanted:
-        message = f"All {progress.num_wanted} wanted pods exist."
+    num_existing = min(progress.num_existing, progress.num_wanted)
+    message = f"{num_existing} of {progress.num_wanted} wanted pods exist."
+    if num_existing == progress.num_wanted:
         return Condition("PodsCreated", "True", "PodsCreated", message)
-    message = f"{progress.num_existing} of {progress.num_wanted} wanted pods exist."
     return Condition("PodsCreated", "Unknown", "Creating", message)
 
 
@@ -114,7 +114,7 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
 def _judge_availability(outlook: Outlook) -> Condition:
     progress = outlook.progress
     if progress.num_ready > 0:
-        message = f"{progress.num_ready} of {progress.num_wanted} wanted replicas serve."
+        message = f"Replicas that serve: {progress.num_ready}, wanted: {progress.num_wanted}."
         return Condition("Available", "True", "ReplicasReady", message)
     if outlook.revision is not None and progress.num_wanted == 0:
         return Condition("Available", "False", "ScaledToZero", "No replica is wanted.")
@@ -125,7 +125,8 @@ def _judge_ready(outlook: Outlook) -> Condition:
     if outlook.is_ready and outlook.progress.num_wanted == 0:
         return Condition("Ready", "True", "ScaledToZero", "No replica is wanted, and none runs.")
     if outlook.is_ready:
-        message = f"All {outlook.progress.num_wanted} replicas of this generation serve."
+        wanted = outlook.progress.num_wanted
+        message = f"{wanted} of {wanted} replicas of this generation serve."
         return Condition("Ready", "True", "AllReplicasReady", message)
     if outlook.cause is not None:
         return failed("Ready", outlook.cause)
