@@ -22,8 +22,8 @@ clean: ## stop what runs and remove what was built
 
 test: lint types unit e2e ## everything but the long suites
 
-test-long: $(VENV)/made model ## the suites that are too long for `make test`
-	$(BIN)/pytest -m long tests e2e
+test-long: $(VENV)/made model cluster ## the suites that are too long for `make test`
+	KUBECONFIG= $(BIN)/pytest -m long tests e2e
 
 lint: $(VENV)/made ## style, formatting and the import rules
 	$(BIN)/ruff check
@@ -37,8 +37,8 @@ types: $(VENV)/made ## mypy, strict
 unit: $(VENV)/made model ## unit, property, component and contract tests
 	$(BIN)/pytest -m 'not long' tests
 
-e2e: $(VENV)/made ## the stories, on a cluster that this makes if there is none
-	$(BIN)/pytest -m 'not long' e2e
+e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there is none
+	KUBECONFIG= $(BIN)/pytest -m 'not long' e2e
 
 model: ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py

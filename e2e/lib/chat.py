@@ -12,7 +12,7 @@ def main() -> None:
     stream = client.chat.completions.create(
         model=model,
         messages=[{"role": "user", "content": question}],
-        max_tokens=128,
+        max_tokens=96,
         temperature=0,
         stream=True,
     )

@@ -45,7 +45,7 @@ class Containerd:
         with importing:
             assert importing.stdin and importing.stderr  # both were asked for
             try:
-                _write_archive(importing.stdin, layout, tag, held)
+                write_archive(importing.stdin, layout, tag, held)
             except BrokenPipeError:
                 pass  # why, it says below
             importing.stdin.close()
@@ -57,25 +57,27 @@ class Containerd:
         return json.loads(read(*self._ctr, "content", "get", digest))
 
 
-def _write_archive(stream: IO[bytes], layout: Path, tag: str, held: dict[str, Descriptor]) -> None:
+def write_archive(stream: IO[bytes], layout: Path, tag: str, held: dict[str, Descriptor]) -> None:
+    """Write an archive of the layout's one image, named `tag`.
+
+    Layers that are `held` are referred to as they are stored there, and left out.
+    """
     index = json.loads((layout / "index.json").read_text())
-    manifest = json.loads(_blob(layout, index["manifests"][0]).read_text())
+    entry = index["manifests"][0]
+    manifest = json.loads(_blob(layout, entry).read_text())
     config = json.loads(_blob(layout, manifest["config"]).read_text())
-    stored = [held.get(content) for content in config["rootfs"]["diff_ids"]]
-    fresh = [new for new, old in zip(manifest["layers"], stored, strict=True) if not old]
-    manifest["layers"] = [old or new for new, old in zip(manifest["layers"], stored, strict=True)]
+    contents, written = config["rootfs"]["diff_ids"], manifest["layers"]
+    fresh = [layer for layer, content in zip(written, contents, strict=True) if content not in held]
+    manifest["layers"] = [
+        held.get(content, layer) for layer, content in zip(written, contents, strict=True)
+    ]
     raw = json.dumps(manifest).encode()
-    entry = {
-        "mediaType": index["manifests"][0]["mediaType"],
-        "digest": f"sha256:{hashlib.sha256(raw).hexdigest()}",
-        "size": len(raw),
-        "annotations": {"io.containerd.image.name": tag},
-    }
-    index = {"schemaVersion": 2, "manifests": [entry]}
+    entry |= {"digest": f"sha256:{hashlib.sha256(raw).hexdigest()}", "size": len(raw)}
+    entry["annotations"] = {"io.containerd.image.name": tag}
     with tarfile.open(fileobj=stream, mode="w|") as archive:
-        _add(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        _add(archive, "index.json", json.dumps(index).encode())
-        _add(archive, str(_blob(Path(), entry)), raw)
+        _add(archive, Path("oci-layout"), b'{"imageLayoutVersion": "1.0.0"}')
+        _add(archive, Path("index.json"), json.dumps(index).encode())
+        _add(archive, _blob(Path(), entry), raw)
         for descriptor in [manifest["config"], *fresh]:
             archive.add(_blob(layout, descriptor), str(_blob(Path(), descriptor)))
 
@@ -84,7 +86,7 @@ def _blob(layout: Path, descriptor: Descriptor) -> Path:
     return layout / "blobs" / str(descriptor["digest"]).replace(":", "/")
 
 
-def _add(archive: tarfile.TarFile, path: str, content: bytes) -> None:
-    entry = tarfile.TarInfo(path)
+def _add(archive: tarfile.TarFile, path: Path, content: bytes) -> None:
+    entry = tarfile.TarInfo(str(path))
     entry.size = len(content)
     archive.addfile(entry, io.BytesIO(content))

@@ -19,7 +19,7 @@ from steps import say, step
 
 EXAMPLE = REPOSITORY / "examples/smollm2.yaml"
 SERVICE, NAMESPACE = "smollm2", "default"
-QUESTION = "What is a forebay, and what does it do for a water turbine?"
+QUESTION = "Why does a river never run dry? Answer in three sentences."
 
 
 def demo() -> None:
