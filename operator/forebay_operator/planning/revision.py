@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
+from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.fingerprint import fingerprint
 from forebay_operator.planning.inspection import ModelKnowledge
 from forebay_operator.planning.metadata import TEMPLATE_HASH_LABEL, build_metadata
 from forebay_operator.planning.pod_template import TemplateInputs, build_pod_template
+from forebay_operator.planning.pods import is_ready, template_hash
 from forebay_operator.planning.references import reference_to
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing
@@ -60,12 +62,10 @@ class Revision:
 
 def newest_revision(situation: Situation) -> Revision | None:
     """What the service was last rolled out with."""
-    ours = [
-        entry for entry in situation.observed.revisions if "template" in (entry.get("data") or {})
-    ]
-    newest = max(ours, key=lambda entry: int(entry["revision"]), default=None)
-    if newest is None:
+    rendered = _rendered(situation)
+    if not rendered:
         return None
+    newest = rendered[-1]
     name, number = newest["metadata"]["name"], int(newest["revision"])
     return Revision(_build_manifest(situation.service, name, dict(newest["data"]), number))
 
@@ -103,11 +103,33 @@ def build_revision(
 
 
 def choose_image(situation: Situation, newest: Revision | None) -> str:
-    """The pinned version, else what the service runs already, else the platform's default."""
+    """The pinned version, else what the service was rolled out with, else the default."""
     default = situation.observed.settings.runtime_image
     if situation.service.runtime_version:
         return f"{repository_of(default)}:{situation.service.runtime_version}"
-    return newest.data["image"] if newest else default
+    if newest is None:
+        return default
+    if not _is_pinned(newest.data) or _serves(situation, newest):
+        return str(newest.data["image"])
+    # A pinned version that never served is a mistake: with the pin gone, so is the image.
+    unpinned = [one for one in _rendered(situation) if not _is_pinned(one["data"])]
+    return str(unpinned[-1]["data"]["image"]) if unpinned else default
+
+
+def _is_pinned(data: Object) -> bool:
+    return "runtime_version" in data["inputs"]
+
+
+def _serves(situation: Situation, revision: Revision) -> bool:
+    pods = situation.observed.pods
+    return any(is_ready(pod) and template_hash(pod) == revision.template_hash for pod in pods)
+
+
+def _rendered(situation: Situation) -> list[Object]:
+    """The ControllerRevisions that hold a template, oldest first."""
+    known = situation.observed.revisions
+    found = [entry for entry in known if "template" in (entry.get("data") or {})]
+    return sorted(found, key=lambda entry: int(entry["revision"]))
 
 
 def repository_of(image: str) -> str:

@@ -121,6 +121,13 @@ def test_an_edit_keeps_the_image_that_the_service_runs() -> None:
     assert cluster.pods[0]["spec"]["containers"][0]["image"] == "reg.test/runtime:v1"
 
 
+def test_a_pinned_version_that_served_stays_when_the_pin_goes() -> None:
+    cluster = settled(runtimeVersion="v2")
+    cluster.change(runtimeVersion=None)
+    cluster.settle()
+    assert cluster.pods[0]["spec"]["containers"][0]["image"] == "reg.test/runtime:v2"
+
+
 def test_a_lost_status_costs_an_inspection_and_no_pod() -> None:
     cluster = settled()
     names = [one["metadata"]["name"] for one in cluster.pods]
@@ -186,17 +193,35 @@ def test_a_rollout_without_room_for_a_surge_replaces_instead() -> None:
     assert deployment and deployment["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 1
 
 
-def test_broken_pods_of_an_older_spec_do_not_block_its_mending() -> None:
-    cluster = ToyCluster(service(runtimeVersion="missing"))
+def missing_image(pod: Any) -> dict[str, Any] | None:
+    """The fate of pods whose image does not exist."""
+    if not pod["spec"]["containers"][0]["image"].endswith("missing"):
+        return None
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    return {"containerStatuses": [{"name": "runtime", "state": state}]}
 
-    def fate(pod: Any) -> dict[str, Any] | None:
-        if not pod["spec"]["containers"][0]["image"].endswith("missing"):
-            return None
-        state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
-        return {"containerStatuses": [{"name": "runtime", "state": state}]}
 
-    cluster.fate = fate
+@pytest.mark.parametrize(
+    ("born_with", "mended_by", "image"),
+    [
+        ({"runtimeVersion": "missing"}, {"runtimeVersion": "v2"}, "reg.test/runtime:v2"),
+        ({"runtimeVersion": "missing"}, {"runtimeVersion": None}, "reg.test/runtime:v1"),
+        ({}, {"runtimeVersion": None}, "reg.test/runtime:v1"),
+    ],
+    ids=[
+        "another version mends a version that does not exist",
+        "without the pin the default serves",
+        "without the pin what served before serves again",
+    ],
+)
+def test_a_version_that_does_not_exist_blocks_nothing(
+    born_with: dict[str, Any], mended_by: dict[str, Any], image: str
+) -> None:
+    cluster = ToyCluster(service(**born_with))
+    cluster.fate = missing_image
+    cluster.settle()
+    cluster.change(runtimeVersion="missing")
     assert says(cluster.settle(), "Ready") == ("False", "ImagePullFailed")
-    cluster.change(runtimeVersion="v2")
+    cluster.change(**mended_by)
     assert says(cluster.settle(), "Ready") == ("True", "AllReplicasReady")
-    assert len(cluster.pods) == 1
+    assert [one["spec"]["containers"][0]["image"] for one in cluster.pods] == [image]
