@@ -156,22 +156,29 @@ class Inspection:
 
 
 def _merge_smallest(weights: tuple[WeightGroup, ...]) -> tuple[WeightGroup, ...]:
-    """Put the smallest group of a kind that has several into that kind's OTHER_DTYPES group."""
-    rest = sorted(weights, key=lambda g: (g.dtype == OTHER_DTYPES, g.num_bytes))
-    for index, small in enumerate(rest):
-        for position in reversed(range(len(rest))):
-            other = rest[position]
-            if position != index and other.kind == small.kind and small.dtype != OTHER_DTYPES:
-                merged = WeightGroup(
-                    small.kind,
-                    OTHER_DTYPES,
-                    small.num_elements + other.num_elements,
-                    small.num_bytes + other.num_bytes,
-                )
-                return tuple(g for i, g in enumerate(rest) if i not in (index, position)) + (
-                    merged,
-                )
-    return weights
+    """Merge the two smallest groups of a kind into OTHER_DTYPES, which grows before a third."""
+    pairs = []
+    for kind in get_args(Kind):
+        of_kind = [group for group in weights if group.kind == kind]
+        pairs.append(sorted(of_kind, key=_merge_order)[:2])
+    first, second = min(
+        (pair for pair in pairs if len(pair) == 2),
+        key=lambda pair: pair[1].num_bytes,
+        default=(None, None),
+    )
+    if first is None or second is None:
+        return weights
+    merged = WeightGroup(
+        first.kind,
+        OTHER_DTYPES,
+        first.num_elements + second.num_elements,
+        first.num_bytes + second.num_bytes,
+    )
+    return (*(group for group in weights if group is not first and group is not second), merged)
+
+
+def _merge_order(group: WeightGroup) -> tuple[bool, int]:
+    return group.dtype != OTHER_DTYPES, group.num_bytes
 
 
 def _typed(value: Any, *types: type) -> Any:

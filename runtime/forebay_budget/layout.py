@@ -115,14 +115,14 @@ def _expect(config: ModelConfig, file_format: Format) -> Iterator[_Expected]:
         yield _Expected(f"{names['head']}.weight", "embedding", vocabulary)
     yield _Expected(f"{names['norm']}.weight", "replicated", (config.hidden_size,))
     matrices = _matrices(config)
-    needs_bias = "qkv" if find_family(config.architecture).needs_qkv_bias else ""
+    has_bias = find_family(config.architecture).needs_qkv_bias
     for number in range(config.num_layers):
         prefix = names["layer"].format(number)
         for norm in ("attention_norm", "mlp_norm"):
             yield _Expected(f"{prefix}{names[norm]}.weight", "replicated", (config.hidden_size,))
         for part, shape in matrices.items():
             yield _Expected(f"{prefix}{names[part]}.weight", "sharded", shape)
-            is_optional = part not in needs_bias
+            is_optional = not (has_bias and part in ("q", "k", "v"))
             yield _Expected(
                 f"{prefix}{names[part]}.bias", "replicated", shape[:1], is_optional=is_optional
             )

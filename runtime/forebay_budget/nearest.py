@@ -32,9 +32,10 @@ def explain_misfit(case: Case, names: Mapping[str, str]) -> Misfit:
 
 
 def _least_splits(case: Case) -> list[Split]:
-    """One split for each size, at the shortest length that may be chosen."""
+    """One split for each size, with the shortest length and the fewest requests allowed."""
     length = case.demand.max_model_len or case.least_model_len
-    return [case.split(tp, length) for tp in case.sizes()]
+    least = _change(case, max_num_seqs=case.demand.max_num_seqs or 1)
+    return [least.split(tp, length) for tp in case.sizes()]
 
 
 def _cap_bytes(case: Case, tp: int) -> int:

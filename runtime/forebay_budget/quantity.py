@@ -1,7 +1,7 @@
 """Amounts of memory: Kubernetes quantities in, quantities and words for people out."""
 
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 _SUFFIXES: dict[str, Decimal] = {
     "": Decimal(1),
@@ -38,7 +38,7 @@ def parse_quantity(text: str) -> int:
     else:
         known = ", ".join(suffix for suffix in _SUFFIXES if suffix.endswith("i"))
         raise ValueError(f"{text!r} ends in the unknown unit {suffix!r}; known are {known}")
-    return -int(-(number * factor) // 1)
+    return int((number * factor).to_integral_value(ROUND_CEILING))
 
 
 def to_quantity(num_bytes: int) -> str:
