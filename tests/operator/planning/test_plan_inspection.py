@@ -273,6 +273,25 @@ def test_while_it_is_tried_again_the_failure_stays_told() -> None:
     assert condition_of(decided, "ModelInspected")["lastTransitionTime"] == text(-60)
 
 
+def test_a_job_that_goes_on_by_itself_is_no_failure_any_more() -> None:
+    job = born(wanted_job(), created=-60)
+    pod = job_pod(job, state={"running": {}})
+    decided = picture(job, pod, conditions=[failing_since(-50)])
+    assert says(decided, "ModelInspected") == ("Unknown", "Inspecting")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(9, ("Unknown", "Inspecting")), (10, ("False", "InspectionFailed"))],
+    ids=["the pod's last words are waited for", "without them the Job's own word counts"],
+)
+def test_a_job_that_is_seen_to_fail_before_its_pod(seconds: float, told: tuple[str, str]) -> None:
+    over = {"conditions": [condition("Failed", "True", "BackoffLimitExceeded", since=0)]}
+    job = born(wanted_job(), status=over)
+    decided = picture(job, job_pod(job, state={"running": {}}), now=seconds)
+    assert says(decided, "ModelInspected") == told
+
+
 def test_a_job_that_is_being_deleted_is_waited_for() -> None:
     decided = picture(leaving(born(wanted_job())))
     assert child(decided, "Job") is None and decided.deletions == ()
