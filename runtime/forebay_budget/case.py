@@ -129,8 +129,9 @@ class Case:
             length = min(length, 4 * (tokens // num_seqs // BLOCK_TOKENS * BLOCK_TOKENS))
         if num_seqs is not None and mean is not None and num_seqs * whole_blocks(mean) > tokens:
             return 0
-        if length > LENGTH_STEP_TOKENS:
-            length -= length % LENGTH_STEP_TOKENS
+        rounded = length - length % LENGTH_STEP_TOKENS
+        if rounded >= max(mean or 0, LENGTH_STEP_TOKENS):
+            return rounded
         return length if length >= (mean or 1) else 0
 
     def most_seqs(self, tp: int, max_model_len: int) -> int:
