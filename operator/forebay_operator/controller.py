@@ -53,7 +53,7 @@ class Controller:
             cluster, settings.lease_namespace, settings.lease_name, settings.identity
         )
         self._reconciler = Reconciler(
-            cluster, self.store, self._queue, settings.decisions, planner, self._scraper.loads
+            cluster, self.store, self._queue, settings.decisions, planner, self._scraper
         )
         self._task: asyncio.Task[None] | None = None
 

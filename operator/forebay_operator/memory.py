@@ -37,6 +37,8 @@ class Memory:
     """What the API server made of it."""
     posted: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Monotonic time by what an Event said."""
+    asked_for: set[str] = field(default_factory=set)
+    """Uids of finished Jobs whose pods were asked for."""
     warnings: tuple[Object, ...] = ()
     warnings_at: float = float("-inf")
 

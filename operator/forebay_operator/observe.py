@@ -55,9 +55,25 @@ def observe(
     )
 
 
+def list_unexplained(observed: Observed) -> set[str]:
+    """Uids of Jobs that are finished while none of their pods is: the watch of pods is behind."""
+    finished = {uid_of(job) for job in observed.jobs if _is_finished(job)}
+    ended = [pod for pod in observed.job_pods if _phase(pod) in ("Succeeded", "Failed")]
+    return finished - {(controller_of(pod) or {}).get("uid") for pod in ended}
+
+
 def is_owned(item: Object, service_uid: str) -> bool:
     """Whether an object belongs to this very InferenceService."""
     return (controller_of(item) or {}).get("uid") == service_uid
+
+
+def _is_finished(job: Object) -> bool:
+    status = job.get("status") or {}
+    return bool(status.get("succeeded") or status.get("failed"))
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
 
 
 def _children(store: Store, key: Key, kind: Kind, uid: str) -> tuple[Object, ...]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -16,12 +16,13 @@ from forebay_operator.events import (
     read_warnings,
     seconds_until_suspicious,
 )
-from forebay_operator.kinds import INFERENCE_SERVICE
+from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
 from forebay_operator.lease import LeaseLost
 from forebay_operator.memory import Memory
-from forebay_operator.observe import observe
-from forebay_operator.observed import Key, Observed, PodLoad, ScalingMemory, Settings
+from forebay_operator.observe import list_unexplained, observe
+from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
+from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
 
@@ -36,6 +37,14 @@ TERMINATING_SECONDS = 60.0
 Planner = Callable[[Observed, datetime], Plan]
 
 
+def is_shrinking(observed: Observed, decided: Plan) -> bool:
+    """Whether a Deployment is about to lose pods, so that it matters what each holds now."""
+    wanted = [one["spec"] for one in decided.children if one["kind"] == DEPLOYMENT.name]
+    if observed.deployment is None or not wanted:
+        return False
+    return bool(wanted[0].get("replicas", 1) < observed.deployment["spec"].get("replicas", 1))
+
+
 class Reconciler:
     """Brings services' children to what their specs ask for."""
 
@@ -46,14 +55,14 @@ class Reconciler:
         queue: WorkQueue,
         settings: Settings,
         planner: Planner,
-        loads: Mapping[str, PodLoad],
+        scraper: Scraper,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._queue = queue
         self._settings = settings
         self._planner = planner
-        self._loads = loads
+        self._scraper = scraper
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
 
@@ -88,12 +97,15 @@ class Reconciler:
         memory = self._memory_of(key)
         if memory is None or not await self._has_caught_up(key, memory):
             return None
-        observed = observe(self._store, key, self._settings, memory, self._loads)
-        if observed is None or observed.service["metadata"].get("deletionTimestamp"):
+        observed = await self._observe(key, memory, now)
+        if observed is None:
             return None
-        observed = await self._with_warnings(observed, memory, now)
         applier = Applier(self._cluster, self._store, key, memory)
         decided = self._planner(observed, now)
+        if is_shrinking(observed, decided):
+            await self._scraper.refresh(key)
+            observed = replace(observed, loads=dict(self._scraper.loads))
+            decided = self._planner(observed, now)
         foreign = await applier.find_foreign(decided.children)
         if is_left_behind(key, foreign):
             self._queue.add_later(key, LEFT_BEHIND_SECONDS)
@@ -138,6 +150,20 @@ class Reconciler:
                 if error.status not in (404, 409):  # the service is gone, or is another one by now
                     raise
         await post_notes(self._cluster, observed.service, decided.notes, memory, time.monotonic())
+
+    async def _observe(self, key: Key, memory: Memory, now: datetime) -> Observed | None:
+        observed = observe(self._store, key, self._settings, memory, self._scraper.loads)
+        if observed is None or observed.service["metadata"].get("deletionTimestamp"):
+            return None
+        unexplained = list_unexplained(observed) - memory.asked_for
+        if unexplained:
+            for pod in (await self._cluster.list(POD, key.namespace)).objects:
+                self._store.put(pod)
+            memory.asked_for |= unexplained
+            observed = (
+                observe(self._store, key, self._settings, memory, self._scraper.loads) or observed
+            )
+        return await self._with_warnings(observed, memory, now)
 
     async def _with_warnings(self, observed: Observed, memory: Memory, now: datetime) -> Observed:
         wait = seconds_until_suspicious(observed, now)

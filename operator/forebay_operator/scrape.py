@@ -8,7 +8,7 @@ changed.
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -45,18 +45,26 @@ class Scraper:
         self._store = store
         self._queue = queue
         self._due: dict[Key, float] = {}
+        self._session: aiohttp.ClientSession | None = None
 
     async def run(self) -> None:
         """Ask until cancelled."""
         connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            self._session = session
             while True:
-                targets = list(self.due_targets(time.monotonic()))
-                loads = await asyncio.gather(*(_ask(session, one) for one in targets))
-                for target, load in zip(targets, loads, strict=True):
-                    self.note(target, load)
+                await self._ask(list(self.due_targets(time.monotonic())))
                 await asyncio.sleep(FAST_SECONDS)
+
+    async def refresh(self, key: Key) -> None:
+        """Ask one service's pods now, unless that was just done: a decision hangs on it."""
+        now = time.monotonic()
+        if self._due.get(key, 0.0) - SLOW_SECONDS + FAST_SECONDS > now:
+            return
+        self._due[key] = now + SLOW_SECONDS
+        pods = self._store.children(key, POD)
+        await self._ask([one for pod in pods if (one := to_target(key, pod)) is not None])
 
     def due_targets(self, now: float) -> Iterator[Target]:
         """The pods of every service whose turn it is."""
@@ -71,7 +79,7 @@ class Scraper:
             if now < self._due.get(key, 0.0) - (SLOW_SECONDS - FAST_SECONDS if is_fast else 0.0):
                 continue
             self._due[key] = now + SLOW_SECONDS
-            yield from (target for pod in pods if (target := to_target(key, pod)) is not None)
+            yield from (one for pod in pods if (one := to_target(key, pod)) is not None)
         for uid in self.loads.keys() - known:
             del self.loads[uid]
 
@@ -80,6 +88,13 @@ class Scraper:
         if self.loads.get(target.uid) != load:
             self.loads[target.uid] = load
             self._queue.add(target.key)
+
+    async def _ask(self, targets: Sequence[Target]) -> None:
+        if self._session is None:
+            return
+        loads = await asyncio.gather(*(_read_load(self._session, one) for one in targets))
+        for target, load in zip(targets, loads, strict=True):
+            self.note(target, load)
 
     def _is_fast(self, key: Key, pods: tuple[Object, ...]) -> bool:
         if any(pod["metadata"].get("deletionTimestamp") for pod in pods):
@@ -113,7 +128,7 @@ def parse_load(said: Object) -> PodLoad:
     )
 
 
-async def _ask(session: aiohttp.ClientSession, target: Target) -> PodLoad:
+async def _read_load(session: aiohttp.ClientSession, target: Target) -> PodLoad:
     try:
         async with session.get(target.address) as answer:
             answer.raise_for_status()

@@ -27,6 +27,15 @@ import yaml
 HOME = Path(os.environ.get("FOREBAY_HOME") or Path.home() / ".cache" / "forebay")
 BINARIES = HOME / "cluster" / "bin"
 
+AUDIT_POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, Panic]
+rules:
+  - {level: None, users: [admin, "system:apiserver"]}
+  - {level: Metadata}
+"""
+
 
 @dataclass(frozen=True)
 class ApiServer:
@@ -69,6 +78,22 @@ class ApiServer:
             with error:
                 return error.code, json.load(error)
 
+    def audited(self, user: str) -> set[tuple[str, str, str]]:
+        """What a user was seen to need: verb, group and resource, with its subresource.
+
+        Applying what is not there yet needs the right to create it, too.
+        """
+        asked = set()
+        for line in (self.folder / "audit.log").read_text().splitlines():
+            entry = json.loads(line)
+            thing = entry.get("objectRef")
+            if entry["user"]["username"] == user and thing:
+                resource = "/".join(filter(None, (thing["resource"], thing.get("subresource"))))
+                is_new = entry["verb"] == "patch" and entry["responseStatus"].get("code") == 201
+                verbs = ("patch", "create") if is_new else (entry["verb"],)
+                asked |= {(verb, thing.get("apiGroup", ""), resource) for verb in verbs}
+        return asked
+
     def kubeconfig_with_token(self, name: str, token: str) -> Path:
         """Write a kubeconfig whose user is a bearer token."""
         return _write_kubeconfig(self.folder, name, self.url, {"token": token})
@@ -81,6 +106,7 @@ def start_api_server(folder: Path) -> Iterator[ApiServer]:
         raise RuntimeError(f"{BINARIES / 'kube'} is missing: run `e2e/cluster/cluster build` first")
     etcd_port, peer_port, port = _free_ports(3)
     _write_certificates(folder)
+    (folder / "audit.yaml").write_text(AUDIT_POLICY)
     server = ApiServer(folder, f"https://127.0.0.1:{port}")
     credentials = {"client-certificate": str(folder / "admin.crt")}
     credentials["client-key"] = str(folder / "admin.key")
@@ -121,6 +147,8 @@ def _api_flags(folder: Path, etcd: str, port: int) -> list[str]:
         # Nothing creates a namespace's default service account here, and pods are not what is tested.
         "--disable-admission-plugins=ServiceAccount",
         f"--cert-dir={folder}",
+        f"--audit-policy-file={folder / 'audit.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
     ]
 
 

@@ -15,6 +15,8 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with start_api_server(tmp_path_factory.mktemp("api-server")) as server:
         server.kubectl("apply", "-f", str(ROOT / "crds"))
         server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        server.kubectl("create", "namespace", "forebay-system")
+        server.kubectl("apply", "-f", str(ROOT / "charts" / "forebay" / "base" / "rbac.yaml"))
         yield server
 
 

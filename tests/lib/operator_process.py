@@ -1,0 +1,93 @@
+"""The operator as it runs in a cluster: a `kopf run` process of its own against a test's API server."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+WAIT_SECONDS = 25.0
+
+T = TypeVar("T")
+
+
+@dataclass
+class OperatorProcess:
+    """A running operator and what it has logged."""
+
+    process: subprocess.Popen[bytes]
+    log_path: Path
+
+    @property
+    def log(self) -> str:
+        """Everything logged so far."""
+        return self.log_path.read_text()
+
+    def wait_for(self, words: str) -> None:
+        """Wait until it has logged something; if it does not, have it say where it hangs."""
+        try:
+            wait_until(f"The operator logs {words!r}", lambda: words in self.log)
+        except AssertionError as error:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
+            raise AssertionError(f"{error}\n{self.log[-5000:]}") from error
+
+    def stop(self) -> int:
+        """End it as the kubelet does; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(WAIT_SECONDS)
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def run_operator(
+    kubeconfig: Path,
+    log_path: Path,
+    namespaces: tuple[str, ...] = (),
+    name: str = "operator-1",
+    lease_namespace: str = "forebay-system",
+) -> Iterator[OperatorProcess]:
+    """Start an operator for all namespaces, or for some, and end it with the block."""
+    scope = [flag for one in namespaces for flag in ("-n", one)] or ["-A"]
+    command = [sys.executable, "-m", "kopf", "run", *scope, "-m", "forebay_operator.main"]
+    environ = os.environ | {
+        "KUBECONFIG": str(kubeconfig),
+        "FOREBAY_RUNTIME_IMAGE": "localhost/forebay-runtime:test",
+        "FOREBAY_OPERATOR_IMAGE": "localhost/forebay-operator:test",
+        "FOREBAY_WATCH_NAMESPACES": ",".join(namespaces),
+        "POD_NAME": name,
+        "POD_NAMESPACE": lease_namespace,
+        "PYTHONWARNINGS": "default",
+        "PYTHONFAULTHANDLER": "1",
+    }
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(
+            command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    running = OperatorProcess(process, log_path)
+    try:
+        yield running
+    finally:
+        if process.poll() is None:
+            running.stop()
+
+
+def wait_until(what: str, check: Callable[[], T], seconds: float = WAIT_SECONDS) -> T:
+    """Ask until the answer is truthy and return it; say what did not happen otherwise."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:.0f} s, last answer {answer!r}")
+        time.sleep(0.1)

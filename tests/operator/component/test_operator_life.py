@@ -1,0 +1,332 @@
+"""One operator process, under its own ServiceAccount, against a real API server; the test plays the rest."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from api_server import ApiServer
+from operator_process import OperatorProcess, run_operator, wait_until
+from played_node import BROKEN_IMAGE_POD, PlayedNode
+from played_runtime import load, play_runtimes
+
+pytestmark = pytest.mark.component
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+ROOT = Path(__file__).parents[3]
+MANIFEST = {
+    "apiVersion": "forebay.dev/v1alpha1",
+    "kind": "InferenceService",
+    "metadata": {"name": "smollm2", "labels": {"team": "a"}},
+    "spec": {
+        "model": {"uri": "oci://localhost/smollm2:q4_1"},
+        "device": "CPU",
+        "engine": {"maxModelLen": 2048, "maxNumSeqs": 4},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def operator(
+    api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    token = api_server.kubectl("create", "token", "forebay-operator", "-n", "forebay-system")
+    kubeconfig = api_server.kubeconfig_with_token("operator", token.stdout.strip())
+    log = tmp_path_factory.mktemp("operator") / "log"
+    with run_operator(kubeconfig, log) as running:
+        running.wait_for("Lease was acquired")
+        yield running
+
+
+@pytest.fixture
+def node(api_server: ApiServer, namespace: str) -> PlayedNode:
+    return PlayedNode(api_server, namespace)
+
+
+def apply(node: PlayedNode, manifest: dict[str, Any] = MANIFEST) -> None:
+    text = yaml.safe_dump(manifest)
+    node.server.kubectl("apply", "-n", node.namespace, "-f", "-", stdin=text)
+
+
+def inspect(node: PlayedNode) -> None:
+    jobs = wait_until("An inspection Job", lambda: node.list("jobs"))
+    node.finish_inspection(jobs[0])
+
+
+def deployed(node: PlayedNode) -> dict[str, Any]:
+    return wait_until("A Deployment", lambda: node.get("deployments", "smollm2"))
+
+
+def serve(node: PlayedNode) -> None:
+    inspect(node)
+    node.roll_out(deployed(node))
+    wait_for(node, "Ready", "True")
+
+
+def wait_for(node: PlayedNode, kind: str, status: str, reason: str = "") -> dict[str, Any]:
+    def check() -> dict[str, Any]:
+        found = node.condition("smollm2", kind)
+        is_it = found.get("status") == status and reason in ("", found.get("reason"))
+        return found if is_it else {}
+
+    return wait_until(f"{kind}={status} {reason} {node.condition('smollm2', kind)}", check)
+
+
+def settle(node: PlayedNode) -> dict[str, str]:
+    """The children's versions, once two looks a moment apart see the same."""
+    seen = [node.versions()]
+
+    def is_same() -> bool:
+        seen.append(node.versions())
+        return seen[-1] == seen[-2]
+
+    wait_until("Quiet", is_same)
+    return seen[-1]
+
+
+def test_a_service_gets_its_children_and_becomes_ready(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    assert set(node.versions()) >= {
+        "deployments/smollm2",
+        "services/smollm2",
+        "serviceaccounts/smollm2-forebay",
+    }
+    assert len(node.list("controllerrevisions")) == 1
+    status = (node.get("inferenceservices", "smollm2") or {})["status"]
+    assert (status["replicas"], status["readyReplicas"]) == (1, 1)
+    assert status["model"]["revision"] == "0123456789abcdef"
+
+
+def test_the_same_manifest_again_changes_nothing(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    before = settle(node)
+    apply(node)
+    node.server.kubectl("annotate", "-n", node.namespace, "fisvc/smollm2", "poke=1")
+    wait_until("A look", lambda: settle(node))
+    assert settle(node) == before
+
+
+def test_only_the_status_of_a_service_is_written(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    service = node.get("inferenceservices", "smollm2") or {}
+    assert service["spec"] == MANIFEST["spec"]
+    assert service["metadata"]["labels"] == {"team": "a"}
+    assert set(service["metadata"]["annotations"]) == {
+        "kubectl.kubernetes.io/last-applied-configuration"
+    }
+    assert "finalizers" not in service["metadata"]
+    managers = service["metadata"]["managedFields"]
+    assert [one.get("subresource") for one in managers if one["manager"] == "forebay"] == ["status"]
+
+
+def test_what_somebody_changes_in_a_child_is_put_right(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    patch = '{"spec": {"ports": [{"port": 80, "name": "http", "targetPort": 9}]}}'
+    node.server.kubectl("patch", "-n", node.namespace, "svc/smollm2", "-p", patch)
+
+    def is_right() -> bool:
+        service = node.get("services", "smollm2") or {}
+        return bool(service["spec"]["ports"][0]["targetPort"] == "http")
+
+    wait_until("The port is put right", is_right)
+
+
+def test_a_child_that_somebody_deletes_comes_back(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    before = deployed(node)["metadata"]["uid"]
+    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
+    wait_until("A new Deployment", lambda: deployed(node)["metadata"]["uid"] != before)
+
+
+def test_an_object_of_someone_else_is_not_touched_and_named(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    node.server.kubectl("create", "-n", node.namespace, "deployment", "smollm2", "--image=theirs")
+    theirs = deployed(node)
+    apply(node)
+    inspect(node)
+    said = wait_for(node, "PodsCreated", "False")
+    assert "Deployment/smollm2" in said["message"]
+    assert deployed(node)["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
+    wait_until(
+        "A Deployment of ours",
+        lambda: (node.get("deployments", "smollm2") or theirs)["metadata"].get("ownerReferences"),
+    )
+
+
+def test_a_wrong_image_shows_within_seconds(operator: OperatorProcess, node: PlayedNode) -> None:
+    apply(node)
+    inspect(node)
+    node.roll_out(deployed(node), BROKEN_IMAGE_POD)
+    said = wait_for(node, "Ready", "False", "ImagePullFailed")
+    assert "localhost/forebay-runtime:test" in said["message"]
+
+
+def test_a_refused_child_shows_and_heals(operator: OperatorProcess, node: PlayedNode) -> None:
+    hard = {"count/deployments.apps": "0"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    path = f"/api/v1/namespaces/{node.namespace}/resourcequotas"
+    node.server.request("POST", path, {**quota, "spec": {"hard": hard}})
+    used = {"status": {"hard": hard, "used": hard}}
+    node.server.request("PATCH", f"{path}/none/status", used, "application/merge-patch+json")
+    apply(node)
+    inspect(node)
+    said = wait_for(node, "PodsCreated", "False")
+    assert "exceeded quota" in said["message"]
+    node.server.request("DELETE", f"{path}/none")
+    deployed(node)
+
+
+ADDRESSES = ("127.77.0.2", "127.77.0.3")
+
+
+def listen_on(deployment: dict[str, Any], port: int) -> dict[str, Any]:
+    """A Deployment whose pods serve on another port: the test's machine has only one 8000."""
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["ports"][0]["containerPort"] = port
+    return deployment
+
+
+def test_the_pod_that_holds_least_is_the_first_to_go(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node, {**MANIFEST, "spec": {**MANIFEST["spec"], "replicas": 2}})
+    inspect(node)
+    with play_runtimes(dict(zip(ADDRESSES, (load(3), load(1)), strict=True))) as port:
+        node.roll_out(listen_on(deployed(node), port), addresses=ADDRESSES)
+        wait_for(node, "Ready", "True")
+        node.server.kubectl("scale", "-n", node.namespace, "fisvc/smollm2", "--replicas=1")
+        wait_until("It shrinks", lambda: deployed(node)["spec"]["replicas"] == 1)
+    costs = {
+        pod["metadata"]["name"]: pod["metadata"]["annotations"][DELETION_COST]
+        for pod in node.list("pods")
+        if pod["metadata"]["name"].startswith("smollm2-1-")
+    }
+    assert costs == {"smollm2-1-0": "1", "smollm2-1-1": "0"}
+
+
+def test_a_queue_brings_more_replicas(operator: OperatorProcess, node: PlayedNode) -> None:
+    scaling = {"minReplicas": 1, "maxReplicas": 2, "targetQueueDepth": 2}
+    apply(node, {**MANIFEST, "spec": {**MANIFEST["spec"], "scaling": scaling}})
+    inspect(node)
+    with play_runtimes({ADDRESSES[0]: load(4, waiting=11)}) as port:
+        node.roll_out(listen_on(deployed(node), port), addresses=ADDRESSES)
+        wait_until("It grows", lambda: deployed(node)["spec"]["replicas"] == 2)
+    status = (node.get("inferenceservices", "smollm2") or {})["status"]
+    assert status["scaling"]["desiredReplicas"] == 2
+    assert "11" in status["scaling"]["message"]
+
+
+def test_a_deleted_service_is_left_to_garbage_collection(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    owners = [one["metadata"]["ownerReferences"] for one in node.list("deployments")]
+    assert [[one["kind"] for one in group] for group in owners] == [["InferenceService"]]
+    node.server.kubectl("delete", "-n", node.namespace, "fisvc/smollm2", "--timeout=20s")
+    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
+    another = PlayedNode(node.server, node.namespace)
+    apply(another, {**MANIFEST, "metadata": {"name": "later"}})
+    wait_until("A later service is seen", lambda: node.get("services", "later"))
+    assert node.get("deployments", "smollm2") is None
+
+
+def test_a_service_of_the_same_name_waits_for_what_the_old_one_left(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    old = deployed(node)["metadata"]["uid"]
+    node.server.kubectl("delete", "-n", node.namespace, "fisvc/smollm2")
+    apply(node)
+    wait_until("The new one is known", lambda: node.get("inferenceservices", "smollm2"))
+    node.collect_garbage()
+    inspect(node)
+    assert deployed(node)["metadata"]["uid"] != old
+
+
+def test_a_namespace_that_goes_gets_nothing_new_and_no_error_storm(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    node.server.kubectl("delete", "namespace", node.namespace, "--wait=false")
+    before = len(operator.log)
+    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
+    time.sleep(3)
+    assert node.get("deployments", "smollm2") is None
+    said = [line for line in operator.log[before:].splitlines() if node.namespace in line]
+    assert len(said) < 5
+
+
+def test_nothing_went_wrong_on_the_way(operator: OperatorProcess, node: PlayedNode) -> None:
+    apply(node)
+    wait_until("A look", lambda: node.list("jobs"))
+    assert "Traceback" not in operator.log
+    assert "ERROR" not in operator.log
+    assert "Warning" not in operator.log
+
+
+def test_its_rights_are_what_it_uses(
+    operator: OperatorProcess, api_server: ApiServer, node: PlayedNode
+) -> None:
+    apply(node)
+    inspect(node)
+    deployed(node)
+    fill_history(node)
+    wait_until("Old revisions go", lambda: len(node.list("controllerrevisions")) < 9)
+    used = api_server.audited("system:serviceaccount:forebay-system:forebay-operator")
+    granted = rules()
+    assert used - granted == set()
+    assert granted - used == SELDOM_USED
+
+
+SELDOM_USED = {
+    (
+        "get",
+        "forebay.dev",
+        "inferenceservices",
+    ),  # after a status write that the watch does not show
+    ("get", "", "pods"),  # after a deletion cost that the watch does not show
+}
+
+
+def fill_history(node: PlayedNode) -> None:
+    """Have more revisions than anybody returns to."""
+    newest = node.list("controllerrevisions")[0]
+    kept = {name: newest["metadata"][name] for name in ("namespace", "labels", "ownerReferences")}
+    for number in range(1, 9):
+        old = {**newest, "metadata": {**kept, "name": f"old-{number}"}, "revision": 0}
+        node.create("controllerrevisions", old)
+
+
+def rules() -> set[tuple[str, str, str]]:
+    """Every (verb, group, resource) of rbac.yaml."""
+    documents = yaml.safe_load_all((ROOT / "charts/forebay/base/rbac.yaml").read_text())
+    return {
+        (verb, group, resource)
+        for document in documents
+        for rule in document.get("rules", ())
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
