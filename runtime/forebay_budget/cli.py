@@ -27,6 +27,21 @@ _MODEL_HELP = (
     "hf://organisation/name[@revision]"
 )
 
+_BUDGET_DESCRIPTION = """\
+Show how a model's memory splits: the fewest GPUs that it fits on, what each part
+takes, and how many requests run at once; or what it lacks, and what would fit.
+Only the model's headers are read: no weights, no GPU, no cluster."""
+
+_BUDGET_EPILOG = """\
+Sizes are written like 24Gi, 512Mi or 16G.
+
+examples:
+  forebay budget ./SmolLM2-135M --gpu-memory 24Gi
+  forebay budget hf://mistralai/Mistral-7B-Instruct-v0.3 --gpu-memory 16Gi --max-model-len 8192
+  forebay budget ./model.gguf --device cpu --vram-budget 2Gi --output json
+
+exit status: 0 it fits, 1 it does not, 2 wrong usage or a model that cannot be read"""
+
 FLAGS: dict[str, str] = {
     "device": "--device",
     "gpu_memory_bytes": "--gpu-memory",
@@ -66,12 +81,12 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_budget(
         commands.add_parser(
             "budget",
+            usage="%(prog)s MODEL --gpu-memory SIZE [options]\n"
+            "       %(prog)s MODEL --device cpu [options]",
             help="show how a model's memory splits, and on what it would fit",
-            description="Show how a model's memory splits on GPUs of a given size (or in a CPU "
-            "pod): the fewest GPUs that fit, what each term takes, and how many requests run at "
-            "once. Only the model's headers are read.",
-            epilog="Sizes are written like 24Gi, 512Mi or 16G. Exit status: 0 it fits, 1 it does "
-            "not fit, 2 wrong usage or a model that cannot be read.",
+            description=_BUDGET_DESCRIPTION,
+            epilog=_BUDGET_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
     _add_inspect(
@@ -101,9 +116,15 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     memory = parser.add_argument_group("memory")
-    memory.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="default: gpu")
     memory.add_argument(
-        "--gpu-memory", metavar="SIZE", type=_size, help="memory of one GPU; required for gpu"
+        "--device",
+        type=str.lower,
+        choices=("gpu", "cpu"),
+        default="gpu",
+        help="where it would run; default: gpu",
+    )
+    memory.add_argument(
+        "--gpu-memory", metavar="SIZE", type=_size, help="memory of one GPU, as 24Gi"
     )
     memory.add_argument(
         "--gpus-per-node", metavar="N", type=_count, default=8, help="most GPUs used; default: 8"
@@ -112,8 +133,8 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
         "--vram-budget",
         metavar="SIZE",
         type=_size,
-        help="most memory a replica may take over all its GPUs (with --device cpu: of the pod); "
-        "default: 95%% of each GPU",
+        help="most memory that one replica may take over all its GPUs; default: 95%% of each. "
+        "With --device cpu: the pod's memory; default: what it needs",
     )
     memory.add_argument(
         "--gpu-memory-utilization",
@@ -169,11 +190,14 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
     )
     number_format.add_argument(
         "--quantization",
-        choices=("none", "int8", "int4"),
+        type=str.lower,
+        choices=("auto", "none", "int8", "int4"),
         default="none",
-        help="of weights, applied at load; default: none",
+        help="of weights, applied at load; default: none, which auto means too",
     )
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="how to print; default: text"
+    )
     parser.set_defaults(run=_budget)
 
 

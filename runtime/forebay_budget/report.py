@@ -1,14 +1,25 @@
 """How `forebay budget` shows an answer: as a table for people, as a document for programs."""
 
+from decimal import Decimal
 from typing import Any
 
 from forebay_budget.case import whole_blocks
 from forebay_budget.demand import Demand
-from forebay_budget.fit import Fit, Misfit
+from forebay_budget.fit import Fit, Misfit, Nearest
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes
 
 _COMFORTABLE_PERCENT = 70
+
+_KEYS = {
+    "budget_bytes": "budgetBytes",
+    "gpu_memory_bytes": "gpuMemoryBytes",
+    "gpu_memory_utilization": "gpuMemoryUtilization",
+    "max_gpus_per_node": "gpusPerNode",
+    "max_model_len": "maxModelLen",
+    "max_num_seqs": "maxNumSeqs",
+    "tensor_parallel_size": "tensorParallelSize",
+}
 
 
 def to_document(answer: Fit | Misfit) -> dict[str, Any]:
@@ -18,6 +29,7 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
             "fits": False,
             "neededBytes": answer.needed_bytes,
             "allowedBytes": answer.allowed_bytes,
+            "nearest": [_to_keys(option) for option in answer.nearest],
             "explanation": answer.message,
         }
     return {
@@ -28,6 +40,15 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
         "activationBytes": answer.terms.activation_bytes,
         "overheadBytes": answer.terms.overhead_bytes,
     }
+
+
+def _to_keys(option: Nearest) -> dict[str, Any]:
+    """The changes of one option, by keys like those of the plan."""
+    return {_KEYS[field]: _plain(value) for field, value in option.changes}
+
+
+def _plain(value: int | Decimal | None) -> Any:
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def to_text(inspection: Inspection, demand: Demand, answer: Fit | Misfit) -> str:
