@@ -6,7 +6,8 @@ import pytest
 from cluster_api import Object, wait_until
 from impatient import Impatient
 from namespace import Namespace
-from served import SERVING_LABEL, ServedModel, build_service, has_cluster_ip, sum_metric
+from route import reach
+from served import SERVING_LABEL, ServedModel, build_service, sum_metric
 from traffic import Traffic
 
 NAME = "smollm2"
@@ -33,9 +34,8 @@ def served(module_namespace: Namespace) -> ServedModel:
 
 
 def test_callers_from_the_first_second_are_put_off_and_then_answered(served: ServedModel) -> None:
-    eager = served.namespace.wait_for("services", "eager", has_cluster_ip, "a cluster IP")
     at_service = Impatient(served.base_url(), NAME)
-    at_pod = Impatient(f"http://{eager['spec']['clusterIP']}/v1", NAME)
+    at_pod = Impatient(f"{reach(served.namespace, 'eager')}/v1", NAME)
 
     with at_service.calling(), at_pod.calling():
         served.wait_ready()

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster_api import Object, path_of, wait_until
 from namespace import GIVE_UP_SECONDS, Namespace
+from route import reach
 
 MODEL_URI = "oci://localhost/smollm2:q4_1"
 RESOURCE = "inferenceservices.forebay.dev"
@@ -93,10 +94,8 @@ class ServedModel:
         return wait_until(self.pods, is_settled, f"{num_pods} ready pods", give_up_seconds)
 
     def base_url(self) -> str:
-        """Return the API's address by the Service's cluster IP, once the Service is there."""
-        service = self.namespace.wait_for("services", self.name, has_cluster_ip, "a cluster IP")
-        port = service["spec"]["ports"][0]["port"]
-        return f"http://{service['spec']['clusterIP']}:{port}/v1"
+        """Return the API's address, once the Service is there."""
+        return f"{reach(self.namespace, self.name)}/v1"
 
     def load(self, pod_name: str) -> dict[str, float]:
         """Return what a pod says about its load."""
@@ -136,11 +135,6 @@ def sum_metric(metrics: str, name: str) -> float:
     if not samples:
         raise LookupError(f"there is no {name} among the metrics")
     return float(sum(samples))
-
-
-def has_cluster_ip(service: Object) -> bool:
-    """Say whether a Service can be called."""
-    return bool(service["spec"].get("clusterIP"))
 
 
 def is_ready(pod: Object) -> bool:
