@@ -1,4 +1,4 @@
-"""How this machine reaches a Service: by its cluster IP where that is routed, else by a node's port.
+"""How this machine reaches a Service: by its cluster IP where that is routed, else by a node.
 
 On the local cluster kube-proxy runs on this host; on kind only the node's own address is reachable.
 Either way kube-proxy picks a pod for each connection, as it does for users inside the cluster.
