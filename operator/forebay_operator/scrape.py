@@ -44,7 +44,8 @@ class Scraper:
         """By pod uid."""
         self._store = store
         self._queue = queue
-        self._due: dict[Key, float] = {}
+        self._asked_at: dict[str, float] = {}
+        """Monotonic time by pod uid."""
         self._session: aiohttp.ClientSession | None = None
 
     async def run(self) -> None:
@@ -58,30 +59,30 @@ class Scraper:
                 await asyncio.sleep(FAST_SECONDS)
 
     async def refresh(self, key: Key) -> None:
-        """Ask one service's pods now, unless that was just done: a decision hangs on it."""
-        now = time.monotonic()
-        if self._due.get(key, 0.0) - SLOW_SECONDS + FAST_SECONDS > now:
-            return
-        self._due[key] = now + SLOW_SECONDS
-        pods = self._store.children(key, POD)
-        await self._ask([one for pod in pods if (one := to_target(key, pod)) is not None])
+        """Ask one service's pods now, but those just asked: a decision hangs on it."""
+        await self._ask(list(self._targets(key, time.monotonic(), FAST_SECONDS)))
 
     def due_targets(self, now: float) -> Iterator[Target]:
-        """The pods of every service whose turn it is."""
-        keys = self._store.keys()
-        for gone in self._due.keys() - set(keys):
-            del self._due[gone]
+        """The pods whose turn it is; what is known of pods that are gone is forgotten."""
         known: set[str] = set()
-        for key in keys:
+        for key in self._store.keys():
             pods = self._store.children(key, POD)
             known |= {uid_of(pod) for pod in pods}
-            is_fast = self._is_fast(key, pods)
-            if now < self._due.get(key, 0.0) - (SLOW_SECONDS - FAST_SECONDS if is_fast else 0.0):
+            period = FAST_SECONDS if self._is_fast(key, pods) else SLOW_SECONDS
+            yield from self._targets(key, now, period)
+        for uid in self._asked_at.keys() - known:
+            del self._asked_at[uid]
+            self.loads.pop(uid, None)
+
+    def _targets(self, key: Key, now: float, period: float) -> Iterator[Target]:
+        for pod in self._store.children(key, POD):
+            # A tick comes a little early or late; half a tick of grace keeps the pace.
+            if now - self._asked_at.get(uid_of(pod), float("-inf")) < period - FAST_SECONDS / 2:
                 continue
-            self._due[key] = now + SLOW_SECONDS
-            yield from (one for pod in pods if (one := to_target(key, pod)) is not None)
-        for uid in self.loads.keys() - known:
-            del self.loads[uid]
+            target = to_target(key, pod)
+            if target is not None:
+                self._asked_at[target.uid] = now
+                yield target
 
     def note(self, target: Target, load: PodLoad) -> None:
         """Keep what a pod said, and have its service looked at if that is news."""

@@ -50,9 +50,10 @@ def apply(node: PlayedNode, manifest: dict[str, Any] = MANIFEST) -> None:
     node.server.kubectl("apply", "-n", node.namespace, "-f", "-", stdin=text)
 
 
-def inspect(node: PlayedNode) -> None:
-    jobs = wait_until("An inspection Job", lambda: node.list("jobs"))
-    node.finish_inspection(jobs[0])
+def inspect(node: PlayedNode) -> str:
+    job = wait_until("An inspection Job", lambda: node.list("jobs"))[0]
+    node.finish_inspection(job)
+    return str(job["metadata"]["name"])
 
 
 def deployed(node: PlayedNode) -> dict[str, Any]:
@@ -290,10 +291,16 @@ def test_its_rights_are_what_it_uses(
     operator: OperatorProcess, api_server: ApiServer, node: PlayedNode
 ) -> None:
     apply(node)
-    inspect(node)
+    before = inspect(node)
     deployed(node)
     fill_history(node)
     wait_until("Old revisions go", lambda: len(node.list("controllerrevisions")) < 9)
+    other_model = {**MANIFEST["spec"], "model": {"uri": "oci://localhost/other:1"}}
+    apply(node, {**MANIFEST, "spec": other_model})
+    wait_until(
+        "The first Job goes",
+        lambda: before not in [job["metadata"]["name"] for job in node.list("jobs")],
+    )
     used = api_server.audited("system:serviceaccount:forebay-system:forebay-operator")
     granted = rules()
     assert used - granted == set()
