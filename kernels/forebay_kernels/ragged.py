@@ -14,7 +14,7 @@ from torch import Tensor
 class Ragged:
     """S sequences with T query tokens in all, one after another.
 
-    query_lens: each sequence's tokens in this step; seq_lens: its tokens with a key, these included.
+    query_lens: each sequence's tokens in this step; seq_lens: its tokens with a key, these too.
     Sequence s's queries stand at positions [seq_lens[s] - query_lens[s], seq_lens[s]).
     block_tables: [S, M] int32, the blocks of each sequence in order; entries past its length are
     any valid block. slots: [T] int64, block * B + offset of each query token's key.

@@ -1,4 +1,4 @@
-"""What an engine is started with: one frozen value, made by the command line and never changed after.
+"""What an engine is started with: one frozen value, never changed after.
 
 Called by the command line (which fills it) and by the engine (which reads it). Imports no torch, so
 that flags are checked before anything slow is imported.

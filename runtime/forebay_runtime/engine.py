@@ -1,22 +1,26 @@
 """The engine: requests in, tokens out, one step at a time.
 
 The server's engine thread calls it, and nobody else: add and abort happen between two steps. It
-knows no text and no HTTP.
+knows no text and no HTTP, and imports no torch itself: what needs it is handed in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.scheduler import Batch, Scheduler
+from forebay_runtime.threads import wait_passively
 
 
 @dataclass(frozen=True)
 class VramTerm:
     """One term of the memory arithmetic, as planned and as measured."""
 
-    name: str  # weights, kv_cache, activation, overhead
+    name: str
+    """weights, kv_cache, activation or overhead."""
     planned_bytes: int
     measured_bytes: int
 
@@ -27,6 +31,8 @@ class EngineLike(Protocol):
     max_model_len: int
     vocab_size: int
     eos_token_ids: frozenset[int]
+    slowest_warm_step_seconds: float
+    """How long the largest step that can come took, or would have, in warm-up."""
 
     def warm_up(self) -> None:
         """Run every shape that serving can meet; num_cold counts from here."""
@@ -61,3 +67,125 @@ class EngineLike(Protocol):
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
+
+
+class Runner(Protocol):
+    """Computes a batch; its logits are the sampler's business alone."""
+
+    @property
+    def num_cold(self) -> int:
+        """What ran for the first time after warm-up."""
+
+    def run(self, batch: Batch) -> Any:
+        """Compute the batch's tokens; logits in the order of batch.sampled."""
+
+
+class Sampler(Protocol):
+    """Picks tokens from what the runner gave."""
+
+    def sample(self, logits: Any, batch: Batch) -> list[int]:
+        """One token for each of batch.sampled."""
+
+
+class Warmer(Protocol):
+    """Makes the rest warm, and measures it."""
+
+    def warm_up(self) -> float:
+        """Run every shape; the seconds of the slowest step that can come."""
+
+    @property
+    def vram_terms(self) -> tuple[VramTerm, ...]:
+        """Planned beside measured memory, once warm."""
+
+
+class Engine:
+    """A scheduler, a runner and a sampler, in turn."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        sampler: Sampler,
+        warmer: Warmer,
+        vocab_size: int,
+    ) -> None:
+        self.scheduler = scheduler
+        self.runner = runner
+        self.sampler = sampler
+        self.vocab_size = vocab_size
+        self.max_model_len = scheduler.limits.max_model_len
+        self.eos_token_ids = scheduler.eos_token_ids
+        self.slowest_warm_step_seconds = 0.0
+        self._warmer = warmer
+
+    @classmethod
+    def load(cls, config: EngineConfig) -> Engine:
+        """Read a model's weights and set everything up, cold.
+
+        Raises: StartError or ModelError, whose one sentence leads to the cause.
+        """
+        wait_passively()
+        from forebay_runtime.assembly import build_engine
+
+        return build_engine(config)
+
+    def warm_up(self) -> None:
+        """Run every shape that serving can meet; num_cold counts from here.
+
+        Raises: StartError if there is too little memory for it.
+        """
+        self.slowest_warm_step_seconds = self._warmer.warm_up()
+
+    def add(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises: ValueError if it can never run.
+        """
+        num_tokens = len(request.prompt_token_ids)
+        if not 0 < num_tokens < self.max_model_len:
+            raise ValueError(
+                f"the prompt has {num_tokens} tokens; possible are 1 to {self.max_model_len - 1}, "
+                "one less than --max-model-len"
+            )
+        if (
+            not 0
+            <= min(request.prompt_token_ids)
+            <= max(request.prompt_token_ids)
+            < self.vocab_size
+        ):
+            raise ValueError(f"the prompt has token ids outside 0 to {self.vocab_size - 1}")
+        if self.scheduler.knows(request.request_id):
+            raise ValueError(f"request id {request.request_id} is in use")
+        self.scheduler.add(request)
+
+    def abort(self, request_id: str) -> None:
+        """End a request now; the next step reports it. An unknown id is no error."""
+        self.scheduler.abort(request_id)
+
+    def step(self) -> list[Output]:
+        """Run the model once over whatever the scheduler picked."""
+        batch = self.scheduler.schedule()
+        if not batch.chunks:
+            return self.scheduler.settle(batch, [])
+        logits = self.runner.run(batch)
+        tokens = self.sampler.sample(logits, batch)
+        return self.scheduler.settle(batch, tokens)
+
+    @property
+    def has_work(self) -> bool:
+        """Is there anything that a step would move or report?"""
+        return self.scheduler.has_work
+
+    def load_now(self) -> Load:
+        """How busy the engine is."""
+        return self.scheduler.load_now()
+
+    @property
+    def num_cold(self) -> int:
+        """Shapes, buffers and first touches since warm-up that warm-up did not cover."""
+        return self.runner.num_cold
+
+    @property
+    def vram_terms(self) -> tuple[VramTerm, ...]:
+        """Planned beside measured memory, once warm."""
+        return self._warmer.vram_terms

@@ -48,7 +48,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's work: chunks of one token first, so that decodes lie together."""
+    """One step's work: chunks of one token first and by length, so that decodes lie together."""
 
     chunks: tuple[Chunk, ...]
 
@@ -69,7 +69,7 @@ class Scheduler:
     def __init__(self, pool: BlockPool, limits: Limits, eos_token_ids: frozenset[int]) -> None:
         self.pool = pool
         self.limits = limits
-        self._eos_token_ids = eos_token_ids
+        self.eos_token_ids = eos_token_ids
         self._running: list[Request] = []
         self._waiting: deque[Request] = deque()
         self._ended: list[Output] = []
@@ -89,6 +89,10 @@ class Scheduler:
         """Requests that hold none, in order of arrival; all came after those running."""
         return tuple(self._waiting)
 
+    def knows(self, request_id: str) -> bool:
+        """Is there a request of this id?"""
+        return any(r.request_id == request_id for r in (*self._running, *self._waiting))
+
     def add(self, request: Request) -> None:
         """Queue a request behind all others."""
         self._waiting.append(request)
@@ -107,7 +111,7 @@ class Scheduler:
         chunks = self._schedule_running()
         num_tokens_left = self.limits.max_num_batched_tokens - sum(c.num_tokens for c in chunks)
         chunks += self._admit(num_tokens_left)
-        return Batch(tuple(sorted(chunks, key=lambda chunk: chunk.num_tokens > 1)))
+        return Batch(tuple(sorted(chunks, key=lambda chunk: (chunk.num_tokens > 1, chunk.end))))
 
     def settle(self, batch: Batch, token_ids: Sequence[int]) -> list[Output]:
         """Record what the step computed; token_ids are in the order of batch.sampled."""
@@ -214,7 +218,7 @@ class Scheduler:
         sampling = request.sampling
         if token_id in sampling.stop_token_ids:
             return "stop"
-        if token_id in self._eos_token_ids and not sampling.ignore_eos:
+        if token_id in self.eos_token_ids and not sampling.ignore_eos:
             return "stop"
         if len(request.output_token_ids) >= sampling.max_tokens:
             return "length"

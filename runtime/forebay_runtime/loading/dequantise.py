@@ -1,0 +1,75 @@
+"""ggml's storage types, turned into floating point.
+
+Works in pieces that stay in a processor's cache, by torch operations that all cores share.
+Source: ggml-quants.c and ggml-common.h of ggml, for the layout of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+BLOCK_ELEMENTS = 32
+_PIECE_ELEMENTS = 2**18
+"""1 MiB of float32: read, unpacked and scaled before the next piece evicts it."""
+
+
+def dequantise(rows: Tensor, type_name: str, out: Tensor) -> None:
+    """Convert raw rows into out, whose dtype may be any floating one.
+
+    Shapes: rows [R, bytes of a row] uint8; out [R, elements of a row], or [R] for a vector.
+    Raises: KeyError for a type that is not in READABLE_TYPES.
+    """
+    unpack = _UNPACK[type_name]
+    rows_per_piece = max(1, _PIECE_ELEMENTS * rows.shape[0] // out.numel())
+    for source, target in zip(rows.split(rows_per_piece), out.split(rows_per_piece), strict=True):
+        target.copy_(unpack(source).view(target.shape))
+
+
+def _unpack_plain(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    return lambda rows: rows.contiguous().view(dtype)
+
+
+def _unpack_q8_0(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale and 32 signed bytes."""
+    blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS)
+    return blocks[:, 2:].view(torch.int8) * _halves(blocks, 0)
+
+
+def _unpack_q4_0(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale and 16 bytes: scale * (nibble - 8)."""
+    blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS // 2)
+    return _nibbles(blocks[:, 2:]).sub_(8).mul_(_halves(blocks, 0))
+
+
+def _unpack_q4_1(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale, a float16 minimum and 16 bytes: scale * nibble + minimum."""
+    blocks = rows.reshape(-1, 4 + BLOCK_ELEMENTS // 2)
+    return _nibbles(blocks[:, 4:]).mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+
+
+def _halves(blocks: Tensor, start: int) -> Tensor:
+    """Each block's float16 at a byte offset, as float32 [blocks, 1]."""
+    return blocks[:, start : start + 2].contiguous().view(torch.float16).float()
+
+
+def _nibbles(packed: Tensor) -> Tensor:
+    """The low nibbles, then the high ones, as float32. Shapes: packed [N, 16]; out [N, 32]."""
+    out = torch.empty(packed.shape[0], BLOCK_ELEMENTS)
+    out[:, : BLOCK_ELEMENTS // 2] = packed & 15
+    out[:, BLOCK_ELEMENTS // 2 :] = packed >> 4
+    return out
+
+
+_UNPACK: dict[str, Callable[[Tensor], Tensor]] = {
+    "F32": _unpack_plain(torch.float32),
+    "F16": _unpack_plain(torch.float16),
+    "BF16": _unpack_plain(torch.bfloat16),
+    "Q8_0": _unpack_q8_0,
+    "Q4_0": _unpack_q4_0,
+    "Q4_1": _unpack_q4_1,
+}
+
+READABLE_TYPES = tuple(_UNPACK)

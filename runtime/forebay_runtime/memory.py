@@ -1,0 +1,140 @@
+"""The memory terms of a running engine: as forebay_budget plans them, and as they turned out.
+
+On a CPU they are read from the process's resident memory, on a GPU from torch's allocator and the
+driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from forebay_budget.inspection import Inspection
+from forebay_budget.quantity import format_bytes
+from forebay_budget.terms import (
+    Terms,
+    activation_bytes,
+    cpu_overhead_bytes,
+    gpu_overhead_bytes,
+    weights_bytes,
+)
+from forebay_runtime.config import StartError
+from forebay_runtime.engine import VramTerm
+from forebay_runtime.scheduler import Limits
+
+logger = logging.getLogger(__name__)
+
+_TOLERATED_SHARE = 0.05
+_TOLERATED_TERM_BYTES = 256 * 1024**2
+
+
+def plan_terms(
+    inspection: Inspection, device: torch.device, dtype: str, limits: Limits, kv_cache_bytes: int
+) -> Terms:
+    """The terms by the formulas that sized the pod."""
+    is_cpu = device.type == "cpu"
+    return Terms(
+        weights_bytes=weights_bytes(inspection, 1, dtype),
+        kv_cache_bytes=kv_cache_bytes,
+        activation_bytes=activation_bytes(
+            inspection.config, 1, dtype, limits.max_num_batched_tokens, limits.max_num_seqs
+        ),
+        overhead_bytes=cpu_overhead_bytes(inspection) if is_cpu else gpu_overhead_bytes(1),
+    )
+
+
+class Meter:
+    """Memory in use, and the peak since it was last asked to forget."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._is_cpu = device.type == "cpu"
+
+    def used_bytes(self) -> int:
+        """What the process holds: resident on a CPU; on a GPU all that is not free there."""
+        if self._is_cpu:
+            return _status_bytes("VmRSS")
+        free, total = torch.cuda.mem_get_info(self._device)
+        return total - free
+
+    def total_bytes(self) -> int:
+        """All memory of the GPU."""
+        return torch.cuda.mem_get_info(self._device)[1]
+
+    def forget_peak(self) -> None:
+        """Let the next peak count from now."""
+        if not self._is_cpu:
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            logger.warning("Could not reset the peak of resident memory, it includes loading")
+
+    def peak_bytes(self) -> int:
+        """How much more than used_bytes was held for a moment."""
+        if self._is_cpu:
+            return _status_bytes("VmHWM") - _status_bytes("VmRSS")
+        return torch.cuda.max_memory_allocated(self._device) - torch.cuda.memory_allocated(
+            self._device
+        )
+
+
+def _status_bytes(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == key:
+            return int(value.split()[0]) * 1024
+    return os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def explain_out_of_memory(term: str, knob: str) -> Iterator[None]:
+    """Turn an allocation that failed into a sentence with the term that asked and what to change.
+
+    Raises: StartError.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise _out_of_memory(term, knob, error) from error
+    except RuntimeError as error:
+        is_ours = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+        if not is_ours:
+            raise
+        raise _out_of_memory(term, knob, error) from error
+
+
+def _out_of_memory(term: str, knob: str, error: BaseException) -> StartError:
+    detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return StartError(f"There is too little memory for the {term}; {knob} ({detail})")
+
+
+def compare_terms(planned: Terms, measured: Terms) -> tuple[VramTerm, ...]:
+    """Put both beside each other, and log what is apart by more than a plan may be."""
+    terms = tuple(
+        VramTerm(name, getattr(planned, f"{name}_bytes"), getattr(measured, f"{name}_bytes"))
+        for name in ("weights", "kv_cache", "activation", "overhead")
+    )
+    for term in terms:
+        log = logger.info
+        if abs(term.measured_bytes - term.planned_bytes) > _TOLERATED_TERM_BYTES:
+            log = logger.warning
+        log(
+            "Measured memory term=%s planned=%s measured=%s",
+            term.name,
+            format_bytes(term.planned_bytes),
+            format_bytes(term.measured_bytes),
+        )
+    if measured.total_bytes > planned.total_bytes * (1 + _TOLERATED_SHARE):
+        logger.warning(
+            "Exceeded the planned memory planned=%s measured=%s",
+            format_bytes(planned.total_bytes),
+            format_bytes(measured.total_bytes),
+        )
+    return terms

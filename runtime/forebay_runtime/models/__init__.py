@@ -1,0 +1,1 @@
+"""The model families that the runtime runs, one entry each in `registry`."""

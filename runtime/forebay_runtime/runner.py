@@ -1,0 +1,115 @@
+"""Turns a batch into tensors and runs the model over it.
+
+The engine calls run once a step. Inputs live in buffers made once; nothing here decides what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from forebay_kernels import ops
+from forebay_runtime.models.llama import KvCache, LlamaModel
+from forebay_runtime.scheduler import Batch, Limits
+from forebay_runtime.shapes import ShapeLog, padded_size
+
+
+class Buffer:
+    """One input of the model: filled on the host, read on the device, allocated once."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+        is_shared = device.type == "cpu"
+        self._host = torch.zeros(shape, dtype=dtype, pin_memory=not is_shared)
+        self._device = self._host if is_shared else torch.zeros(shape, dtype=dtype, device=device)
+        self.array = self._host.numpy()
+
+    def sent(self, num_rows: int) -> Tensor:
+        """The first rows, on the device."""
+        rows = self._device[:num_rows]
+        if self._device is not self._host:
+            rows.copy_(self._host[:num_rows], non_blocking=True)
+        return rows
+
+
+class ModelRunner:
+    """A model, its KV cache and the buffers that feed it."""
+
+    def __init__(self, model: LlamaModel, cache: KvCache, limits: Limits, shapes: ShapeLog) -> None:
+        self.model = model
+        self.cache = cache
+        self.limits = limits
+        self.shapes = shapes
+        self.num_blocks, self.block_size = cache.k.shape[1:3]
+        self.cache_bytes = cache.k.nbytes + cache.v.nbytes
+        device = model.placement.device
+        most_tokens, most_seqs = padded_size(limits.max_num_batched_tokens), limits.max_num_seqs
+        most_blocks = -(-limits.max_model_len // self.block_size)
+        self._token_ids = Buffer((most_tokens,), torch.int64, device)
+        self._positions = Buffer((most_tokens,), torch.int64, device)
+        self._slots = Buffer((most_tokens,), torch.int64, device)
+        self._sampled_rows = Buffer((padded_size(most_seqs),), torch.int64, device)
+        self._tables = Buffer((most_seqs, most_blocks), torch.int32, device)
+
+    @property
+    def num_cold(self) -> int:
+        """What ran for the first time after warm-up."""
+        return self.shapes.num_cold
+
+    def run(self, batch: Batch, num_layers: int | None = None) -> Tensor:
+        """Compute a batch's tokens; logits of those requests that have caught up.
+
+        Shapes: out [R, V] float32, R requests in the order of batch.sampled.
+        num_layers: for warm-up, only so many layers.
+        """
+        num_tokens = batch.num_tokens
+        num_rows = padded_size(num_tokens)
+        self.shapes.note("tokens", num_rows)
+        with torch.inference_mode():
+            plan = ops.plan_attention(self._fill(batch, num_tokens, num_rows), self.block_size)
+            token_ids, positions = self._token_ids.sent(num_rows), self._positions.sent(num_rows)
+            hidden = self.model.hidden_states(token_ids, positions, plan, self.cache, num_layers)
+            return self._logits(hidden, batch)
+
+    def _logits(self, hidden: Tensor, batch: Batch) -> Tensor:
+        last_rows = np.cumsum([chunk.num_tokens for chunk in batch.chunks]) - 1
+        rows = last_rows[[chunk.catches_up for chunk in batch.chunks]]
+        num_sampled = len(rows)
+        if num_sampled == 0:
+            return hidden.new_empty(0, self.model.config.sizes.vocab_size)
+        num_padded = padded_size(num_sampled)
+        self.shapes.note("logits", num_padded)
+        self._sampled_rows.array[:num_sampled] = rows
+        self._sampled_rows.array[num_sampled:num_padded] = 0
+        return self.model.logits(hidden[self._sampled_rows.sent(num_padded)])[:num_sampled]
+
+    def _fill(self, batch: Batch, num_tokens: int, num_rows: int) -> ops.Ragged:
+        """Write a batch into the buffers; rows past num_tokens are padding."""
+        token_ids, positions = self._token_ids.array, self._positions.array
+        token_ids[num_tokens:num_rows] = 0
+        positions[num_tokens:num_rows] = 0
+        row = 0
+        for index, chunk in enumerate(batch.chunks):
+            end = row + chunk.num_tokens
+            token_ids[row:end] = chunk.request.token_ids(chunk.start, chunk.end)
+            positions[row:end] = np.arange(chunk.start, chunk.end)
+            block_ids = chunk.request.block_ids
+            self._tables.array[index, : len(block_ids)] = block_ids
+            row = end
+        query_lens = [chunk.num_tokens for chunk in batch.chunks]
+        self._slots.array[:num_tokens] = self._find_slots(query_lens, num_tokens)
+        return ops.Ragged(
+            query_lens=tuple(query_lens),
+            seq_lens=tuple(chunk.end for chunk in batch.chunks),
+            block_tables=self._tables.sent(len(query_lens)),
+            slots=self._slots.sent(num_tokens),
+        )
+
+    def _find_slots(self, query_lens: Sequence[int], num_tokens: int) -> np.ndarray:
+        """Each token's place in the cache: block * block_size + offset."""
+        positions = self._positions.array[:num_tokens]
+        sequences = np.repeat(np.arange(len(query_lens)), query_lens)
+        blocks = self._tables.array[sequences, positions // self.block_size]
+        return blocks.astype(np.int64) * self.block_size + positions % self.block_size

@@ -1,0 +1,91 @@
+"""Runs, before the first request, every shape that requests can bring.
+
+All layers have the same shapes, so one layer runs all of them and the whole model only a few: that
+compiles every product and touches every buffer in a fraction of the time. What it writes to the KV
+cache is overwritten before it is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.runner import ModelRunner
+from forebay_runtime.sampler import Sampler
+from forebay_runtime.scheduler import Batch, Chunk, Limits
+from forebay_runtime.shapes import padded_sizes
+
+_SAMPLING = (
+    SamplingParams(max_tokens=1, temperature=0),
+    SamplingParams(max_tokens=1, seed=0),
+    SamplingParams(max_tokens=1, seed=0, top_k=8, top_p=0.9),
+    SamplingParams(max_tokens=1, seed=0, temperature=1e3, top_p=0.999),
+)
+"""Each of the sampler's ways; the last keeps more tokens than the first candidates."""
+
+
+def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
+    """Run every shape once; the seconds that the slowest step would take."""
+    slowest_seconds = 0.0
+    for batch in _all_batches(runner):
+        start = time.perf_counter()
+        sampler.sample(runner.run(batch, num_layers=1), batch)
+        slowest_seconds = max(slowest_seconds, time.perf_counter() - start)
+    for num_seqs in {1, runner.limits.max_num_seqs}:
+        batch = _decode_batch(num_seqs, _longest(runner, num_seqs))
+        sampler.sample(runner.run(batch), batch)
+    runner.shapes.end_warm_up()
+    return slowest_seconds * runner.model.config.sizes.num_layers
+
+
+def run_largest(runner: ModelRunner, sampler: Sampler) -> None:
+    """Run the shapes that hold the most memory, so that their peak can be measured."""
+    for batch in (
+        _prefill_batch(runner, _most_tokens(runner.limits)),
+        _decode_batch(runner.limits.max_num_seqs, _longest(runner, runner.limits.max_num_seqs)),
+    ):
+        sampler.sample(runner.run(batch, num_layers=1), batch)
+
+
+def _all_batches(runner: ModelRunner) -> Iterator[Batch]:
+    """A batch for every padded number of tokens, and one for every number of decodes."""
+    most_tokens = _most_tokens(runner.limits)
+    # The largest first: it claims the memory that all others then reuse.
+    for num_tokens in sorted(padded_sizes(most_tokens), reverse=True):
+        yield _prefill_batch(runner, min(num_tokens, most_tokens))
+    for num_seqs in range(1, runner.limits.max_num_seqs + 1):
+        yield _decode_batch(num_seqs, _longest(runner, num_seqs))
+
+
+def _most_tokens(limits: Limits) -> int:
+    return min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
+
+
+def _longest(runner: ModelRunner, num_seqs: int) -> int:
+    """The longest sequences that so many can be at once."""
+    num_cached_tokens = runner.num_blocks * runner.block_size
+    return max(1, min(runner.limits.max_model_len, num_cached_tokens // num_seqs))
+
+
+def _prefill_batch(runner: ModelRunner, num_tokens: int) -> Batch:
+    """As few prompts as hold num_tokens, the first of them with as much before it as fits."""
+    longest = runner.limits.max_model_len
+    chunks = []
+    while num_tokens > 0:
+        length = min(num_tokens, longest)
+        start = longest - length if not chunks else 0
+        chunks.append(_chunk(len(chunks), start, length))
+        num_tokens -= length
+    return Batch(tuple(chunks))
+
+
+def _decode_batch(num_seqs: int, seq_len: int) -> Batch:
+    return Batch(tuple(_chunk(index, seq_len - 1, 1) for index in range(num_seqs)))
+
+
+def _chunk(index: int, start: int, num_tokens: int) -> Chunk:
+    """The end of a request's prompt; its block table stays zeros, so all share block 0."""
+    sampling = _SAMPLING[index % len(_SAMPLING)]
+    request = Request(f"warm-up-{index}", [0] * (start + num_tokens), sampling)
+    return Chunk(request, start, num_tokens)
