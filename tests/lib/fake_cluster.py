@@ -1,7 +1,7 @@
 """An API server in a dictionary, in the place of `forebay_operator.cluster.Cluster`.
 
-It keeps uids, resource versions, owners and subresources as a real one does. Watchers are told of each change
-at once, or not at all while `is_silent`.
+It keeps uids, resource versions, owners and subresources as a real one does. Watchers are told of
+each change at once, or not at all while `is_silent`.
 """
 
 import copy

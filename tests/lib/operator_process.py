@@ -1,4 +1,5 @@
-"""The operator as it runs in a cluster: a `kopf run` process of its own against a test's API server."""
+"""The operator as it runs in a cluster: a `kopf run` process of its own against a test's API
+server."""
 
 import os
 import signal

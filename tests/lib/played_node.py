@@ -1,4 +1,5 @@
-"""Plays what is missing beside a bare API server: the Job and Deployment controllers and the kubelet.
+"""Plays what is missing beside a bare API server: the Job and Deployment controllers and the
+kubelet.
 
 Only what the operator can see is played: objects, owners, labels and statuses.
 """
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from api_server import ApiServer
-
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
 
 PATHS = {

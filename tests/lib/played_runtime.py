@@ -1,4 +1,5 @@
-"""Plays the runtime of pods: an HTTP server that says a load, on a loopback address of each pod's own."""
+"""Plays the runtime of pods: an HTTP server that says a load, on a loopback address of each pod's
+own."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""One operator process, under its own ServiceAccount, against a real API server; the test plays the rest."""
+"""One operator process, under its own ServiceAccount, against a real API server; the test plays the
+rest."""
 
 import time
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from api_server import ApiServer
 from operator_process import OperatorProcess, run_operator, wait_until
 from played_node import BROKEN_IMAGE_POD, PlayedNode

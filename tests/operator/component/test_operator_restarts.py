@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from api_server import ApiServer
 from operator_process import OperatorProcess, run_operator, wait_until
 from played_node import PlayedNode

@@ -1,0 +1,303 @@
+"""Reconciling with a planner of the test's own against a fake API server: what is written, and
+when."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fake_cluster import FakeCluster
+from forebay_operator.apply import DELETION_COST, Refused
+from forebay_operator.cluster import ApiError
+from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
+from forebay_operator.observed import Key, Observed, Settings
+from forebay_operator.planned import Note, ObjectRef, Plan
+from forebay_operator.reconcile import BLIND_SECONDS, Reconciler
+from forebay_operator.scrape import Scraper
+from forebay_operator.store import Store
+from forebay_operator.workqueue import WorkQueue
+
+KEY = Key("team", "llama")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """A fake cluster with a store that watches it, and a planner that does what the test says."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.store = Store()
+        self.queue = WorkQueue(self.clock)
+        self.now = 0.0
+        self.plan: Callable[[Observed], Plan] = lambda observed: Plan()
+        self.seen: list[Observed] = []
+        self.reconciler = Reconciler(
+            self.cluster,
+            self.store,
+            self.queue,
+            Settings("runtime", "operator"),
+            self._planner,
+            Scraper(self.store, self.queue),
+        )
+        self.cluster.watchers.append(self._watch)
+        spec = {"model": {"uri": "hf://a/b"}}
+        self.service = self.cluster.add(manifest(INFERENCE_SERVICE, "llama", spec=spec))
+
+    def clock(self) -> float:
+        return self.now
+
+    async def reconcile(self) -> Plan | None:
+        return await self.reconciler.reconcile(KEY, NOW)
+
+    def child(self, kind: Any = DEPLOYMENT, name: str = "llama", **parts: Any) -> dict[str, Any]:
+        owner = self.service["metadata"]["uid"]
+        return manifest(kind, name, owner, **{"spec": {"replicas": 1}, **parts})
+
+    def _planner(self, observed: Observed, now: datetime) -> Plan:
+        self.seen.append(observed)
+        return self.plan(observed)
+
+    def _watch(self, event: str, item: Any) -> None:
+        keys = self.store.drop(item) if event == "DELETED" else self.store.put(item)
+        for key in keys:
+            self.queue.add(key)
+
+
+def manifest(kind: Any, name: str, owner: str = "", **parts: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"namespace": "team", "name": name}
+    if owner:
+        reference = {"kind": "InferenceService", "name": "llama", "uid": owner, "controller": True}
+        metadata["ownerReferences"] = [reference]
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **parts}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_wish_is_written_once_children_first_and_status_last(world: World) -> None:
+    child = world.child(spec={"replicas": 1})
+    world.plan = lambda observed: Plan(children=(child,), status={"replicas": 1})
+    await world.reconcile()
+    await world.reconcile()
+    assert world.cluster.writes == [
+        ("apply", "Deployment", "llama"),
+        ("apply", "InferenceService/status", "llama"),
+    ]
+
+
+async def test_a_changed_wish_is_written(world: World) -> None:
+    for replicas in (1, 2):
+        child = world.child(spec={"replicas": replicas})
+        world.plan = lambda observed, child=child: Plan(children=(child,))  # type: ignore[misc]
+        await world.reconcile()
+    assert world.cluster.writes == [("apply", "Deployment", "llama")] * 2
+    assert world.cluster.objects["Deployment", "team", "llama"]["spec"] == {"replicas": 2}
+
+
+async def test_what_others_change_is_put_right_but_a_status_is_theirs(world: World) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(spec={"replicas": 1}),))
+    await world.reconcile()
+    world.cluster.change(DEPLOYMENT, "team", "llama", {"status": {"replicas": 1}})
+    await world.reconcile()
+    assert len(world.cluster.writes) == 1
+    world.cluster.change(DEPLOYMENT, "team", "llama", {"spec": {"replicas": 9}})
+    await world.reconcile()
+    assert len(world.cluster.writes) == 2
+
+
+async def test_nothing_is_decided_before_own_writes_have_come_back(world: World) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(JOB, "job"),))
+    world.cluster.is_silent = True
+    await world.reconcile()
+    assert await world.reconcile() is None
+    assert len(world.seen) == 1
+
+
+@pytest.mark.parametrize("kind", [JOB, POD, INFERENCE_SERVICE], ids=lambda kind: kind.name)
+async def test_writes_that_the_watch_does_not_show_are_asked_for(
+    world: World, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cluster.add(manifest(POD, "pod"))
+    plans = {
+        JOB: Plan(children=(world.child(JOB, "job"),)),
+        POD: Plan(deletion_costs=(("pod", 1),)),
+        INFERENCE_SERVICE: Plan(status={"replicas": 0}),
+    }
+    world.plan = lambda observed: plans[kind]
+    world.cluster.is_silent = True
+    await world.reconcile()
+    world.cluster.requests.clear()
+    monkeypatch.setattr("forebay_operator.reconcile.BLIND_SECONDS", 0.0)
+    assert await world.reconcile() is not None
+    assert [one[:2] for one in world.cluster.requests] == [("get", kind.name)]
+
+
+async def test_a_deletion_that_the_watch_does_not_show_is_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = world.cluster.add(world.child(JOB, "job"))
+    reference = ObjectRef("batch/v1", "Job", "job", job["metadata"]["uid"])
+    world.plan = lambda observed: Plan(deletions=(reference,) if observed.jobs else ())
+    world.cluster.is_silent = True
+    await world.reconcile()
+    monkeypatch.setattr("forebay_operator.reconcile.BLIND_SECONDS", 0.0)
+    await world.reconcile()
+    assert world.seen[-1].jobs == ()
+    assert BLIND_SECONDS > 1
+
+
+async def test_an_object_of_someone_else_is_left_alone_and_told_of(world: World) -> None:
+    world.cluster.is_silent = True
+    world.cluster.add(manifest(DEPLOYMENT, "llama", spec={"replicas": 7}))
+    world.cluster.is_silent = False
+    children = (world.child(spec={"replicas": 1}), world.child(JOB, "job"))
+    world.plan = lambda observed: Plan(children=children)
+    await world.reconcile()
+    assert world.cluster.writes == [("apply", "Job", "job")]
+    assert world.seen[-1].foreign == ("Deployment/llama",)
+
+
+async def test_children_of_a_deleted_namesake_are_waited_for(world: World) -> None:
+    world.cluster.add(manifest(DEPLOYMENT, "llama", "uid-of-old"))
+    world.plan = lambda observed: Plan(children=(world.child(),), status={"replicas": 0})
+    assert await world.reconcile() is None
+    assert world.seen[-1].deployment is None
+    assert world.cluster.writes == []
+
+
+async def test_a_refusal_is_told_of_in_the_status_and_heals(world: World) -> None:
+    world.plan = lambda observed: Plan(
+        children=(world.child(),), status={"url": observed.apply_error}
+    )
+    world.cluster.refusals["apply", "Deployment"] = ApiError(403, "exceeded quota")
+    with pytest.raises(Refused):
+        await world.reconcile()
+    place = ("InferenceService", "team", "llama")
+    assert world.cluster.objects[place]["status"] == {
+        "url": "Deployment llama was refused: exceeded quota"
+    }
+    world.cluster.refusals.clear()
+    await world.reconcile()
+    assert world.cluster.objects[place]["status"] == {"url": ""}
+
+
+async def test_an_api_server_that_is_busy_is_no_refusal(world: World) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(),), status={"url": "x"})
+    world.cluster.refusals["apply", "Deployment"] = ApiError(503, "busy")
+    with pytest.raises(ApiError):
+        await world.reconcile()
+    assert all(one.apply_error == "" for one in world.seen)
+    assert world.cluster.writes == [("apply", "Deployment", "llama")]
+
+
+async def test_a_namespace_that_goes_ends_the_trying_without_a_word(world: World) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(),), status={"url": "x"})
+    details = {"causes": [{"reason": "NamespaceTerminating"}]}
+    world.cluster.refusals["apply", "Deployment"] = ApiError(403, "forbidden", details)
+    await world.reconcile()
+    assert world.cluster.writes == [("apply", "Deployment", "llama")]
+
+
+async def test_a_service_that_is_being_deleted_is_left_alone(world: World) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(),))
+    gone = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    world.cluster.change(INFERENCE_SERVICE, "team", "llama", gone)
+    assert await world.reconcile() is None
+    assert world.seen == []
+
+
+async def test_a_service_that_is_gone_is_forgotten(world: World) -> None:
+    world.cluster.remove(INFERENCE_SERVICE, "team", "llama")
+    assert await world.reconcile() is None
+    assert world.queue.take() is None
+
+
+async def test_deletion_costs_are_written_where_they_differ_and_before_the_rest(
+    world: World,
+) -> None:
+    world.cluster.add(manifest(POD, "a"))
+    world.cluster.add(manifest(POD, "b"))
+    same = {"metadata": {"annotations": {DELETION_COST: "5"}}}
+    world.cluster.change(POD, "team", "b", same)
+    costs = (("a", 4), ("b", 5), ("gone", 6))
+    world.plan = lambda observed: Plan(deletion_costs=costs, children=(world.child(),))
+    await world.reconcile()
+    assert world.cluster.writes == [("merge", "Pod", "a"), ("apply", "Deployment", "llama")]
+
+
+async def test_a_deletion_is_asked_for_once_and_only_of_the_one_that_was_meant(
+    world: World,
+) -> None:
+    job = world.cluster.add(world.child(JOB, "job"))
+    other = ObjectRef("batch/v1", "Job", "job", "uid-of-another")
+    world.plan = lambda observed: Plan(deletions=(other,))
+    await world.reconcile()
+    assert ("Job", "team", "job") in world.cluster.objects
+    mine = ObjectRef("batch/v1", "Job", "job", job["metadata"]["uid"])
+    world.plan = lambda observed: Plan(deletions=(mine,))
+    await world.reconcile()
+    assert ("Job", "team", "job") not in world.cluster.objects
+
+
+async def test_a_note_is_posted_once_until_it_changes(world: World) -> None:
+    world.plan = lambda observed: Plan(notes=(Note("Normal", "Ready", "All is well."),))
+    await world.reconcile()
+    await world.reconcile()
+    assert [one[:2] for one in world.cluster.writes] == [("create", "Event")]
+    world.plan = lambda observed: Plan(notes=(Note("Warning", "Ill", "All is not well."),))
+    await world.reconcile()
+    assert len(world.cluster.writes) == 2
+
+
+async def test_an_event_that_is_not_taken_harms_nothing(world: World) -> None:
+    world.plan = lambda observed: Plan(notes=(Note("Normal", "Ready", "All is well."),))
+    world.cluster.refusals["create", "Event"] = ApiError(403, "no")
+    assert await world.reconcile() is not None
+
+
+async def test_a_status_that_the_schema_cuts_is_not_written_for_ever(world: World) -> None:
+    world.plan = lambda observed: Plan(status={"replicas": 1})
+    await world.reconcile()
+    cut = {"status": {"replicas": None}}
+    world.cluster.change(INFERENCE_SERVICE, "team", "llama", cut)
+    await world.reconcile()
+    await world.reconcile()
+    assert len(world.cluster.writes) == 2
+
+
+async def test_a_job_that_ended_unseen_has_its_pods_read(world: World) -> None:
+    job = world.cluster.add(world.child(JOB, "job", status={"succeeded": 1}))
+    pod = manifest(POD, "job-x", status={"phase": "Succeeded"})
+    reference = {"kind": "Job", "name": "job", "uid": job["metadata"]["uid"], "controller": True}
+    pod["metadata"]["ownerReferences"] = [reference]
+    pod["metadata"]["labels"] = {"forebay.dev/inspection-of": "llama"}
+    world.cluster.is_silent = True
+    world.cluster.add(pod)
+    await world.reconcile()
+    assert [one["metadata"]["name"] for one in world.seen[-1].job_pods] == ["job-x"]
+
+
+async def test_what_a_plan_remembers_comes_back(world: World) -> None:
+    first = await world.reconcile()
+    assert first is not None
+    memory = world.seen[-1].memory
+    assert memory is not None
+    kept = type(memory)(started_at=NOW, startup_seconds=9.0)
+    world.plan = lambda observed: Plan(memory=kept)
+    await world.reconcile()
+    await world.reconcile()
+    assert world.seen[-1].memory == kept
+
+
+async def test_a_second_look_is_taken_when_the_plan_asks_for_one(world: World) -> None:
+    world.queue.take()
+    world.queue.done(KEY)
+    world.plan = lambda observed: Plan(look_again_seconds=30)
+    await world.reconcile()
+    world.now = 29
+    assert world.queue.take() is None
+    world.now = 30
+    assert world.queue.take() == KEY

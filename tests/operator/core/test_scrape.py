@@ -1,0 +1,117 @@
+"""Which pods are asked for their load, how often, and what their answers do."""
+
+from typing import Any
+
+import pytest
+
+from forebay_operator.observed import Key, PodLoad
+from forebay_operator.scrape import Scraper, Target, parse_load, to_target
+from forebay_operator.store import Store
+from forebay_operator.workqueue import WorkQueue
+
+KEY = Key("team", "llama")
+READY = {"type": "Ready", "status": "True"}
+
+
+def pod(**parts: Any) -> dict[str, Any]:
+    status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [READY]}
+    labels = {"forebay.dev/inference-service": "llama"}
+    metadata = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": "2"}
+    port = {"name": "http", "containerPort": 9000}
+    return {
+        "kind": "Pod",
+        "metadata": {"labels": labels, **metadata, **parts.get("metadata", {})},
+        "spec": {"containers": [{"ports": [port]}]},
+        "status": {**status, **parts.get("status", {})},
+    }
+
+
+def service(spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "llama", "namespace": "team", "uid": "s", "resourceVersion": "1"}
+    return {"kind": "InferenceService", "metadata": metadata, "spec": spec}
+
+
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+UNREADY = {"type": "Ready", "status": "False"}
+
+
+@pytest.mark.parametrize(
+    ("item", "address"),
+    [
+        (pod(), "http://10.0.0.1:9000/load"),
+        (pod(status={"podIP": "fd00::1"}), "http://[fd00::1]:9000/load"),
+        (pod(metadata=LEAVING, status={"conditions": [UNREADY]}), "http://10.0.0.1:9000/load"),
+        (pod(status={"conditions": [UNREADY]}), None),
+        (pod(status={"phase": "Succeeded"}), None),
+        (pod(status={"podIP": ""}), None),
+        (pod(metadata={"labels": {"forebay.dev/inspection-of": "llama"}}), None),
+    ],
+    ids=[
+        "a ready pod",
+        "a pod with an IPv6 address",
+        "a pod that drains",
+        "a pod that starts",
+        "a pod that ended",
+        "a pod without an address",
+        "a pod that inspects",
+    ],
+)
+def test_pods_that_can_answer_are_asked(item: dict[str, Any], address: str | None) -> None:
+    target = to_target(KEY, item)
+    assert (target and target.address) == address
+
+
+@pytest.mark.parametrize(
+    ("spec", "item", "times"),
+    [
+        ({}, pod(), [0, 30, 60]),
+        ({"scaling": {"maxReplicas": 2}}, pod(), list(range(0, 62, 2))),
+        ({}, pod(metadata=LEAVING), list(range(0, 62, 2))),
+    ],
+    ids=["seldom", "often while it scales", "often while a pod drains"],
+)
+def test_a_service_is_asked_as_often_as_a_decision_hangs_on_it(
+    spec: dict[str, Any], item: dict[str, Any], times: list[int]
+) -> None:
+    store = Store()
+    store.put(service(spec))
+    store.put(item)
+    scraper = Scraper(store, WorkQueue())
+    asked = [now for now in range(0, 62, 2) if list(scraper.due_targets(float(now)))]
+    assert asked == times
+
+
+def test_an_answer_that_is_news_has_its_service_looked_at() -> None:
+    queue = WorkQueue()
+    scraper = Scraper(Store(), queue)
+    target = Target(KEY, "u", "http://10.0.0.1:9000/load")
+    for said, key in (
+        (PodLoad(True, 1), KEY),
+        (PodLoad(True, 1), None),
+        (PodLoad(True, 2), KEY),
+        (PodLoad(False), KEY),
+    ):
+        scraper.note(target, said)
+        taken = queue.take()
+        assert taken == key
+        queue.done(KEY)
+
+
+def test_what_pods_said_goes_with_them() -> None:
+    store = Store()
+    store.put(service({}))
+    store.put(pod())
+    scraper = Scraper(store, WorkQueue())
+    for target in scraper.due_targets(0.0):
+        scraper.note(target, PodLoad(True, 1))
+    assert set(scraper.loads) == {"u"}
+    store.drop(pod())
+    list(scraper.due_targets(2.0))
+    assert scraper.loads == {}
+
+
+def test_an_answer_is_read_and_nonsense_is_none() -> None:
+    said = {"running": 1, "waiting": 2, "kvCacheUsage": 0.5, "freeKvTokens": 3}
+    assert parse_load(said) == PodLoad(True, 1, 2, 0.5, 3)
+    with pytest.raises(KeyError):
+        parse_load({"running": 1})
