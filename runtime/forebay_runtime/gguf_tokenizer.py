@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tokenizers import AddedToken, decoders, pre_tokenizers
+from tokenizers import AddedToken, decoders, normalizers
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE
 
@@ -73,8 +73,12 @@ def _build_sentencepiece(metadata: Mapping[str, Any]) -> Backend:
         byte_fallback=True,
     )
     backend = Backend(model)
-    scheme = "first" if metadata.get("tokenizer.ggml.add_space_prefix", True) else "never"
-    backend.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=scheme, split=False)
+    # SentencePiece puts a space before every text, also before one that begins with a space; the
+    # library's Metaspace would not.
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
+    if metadata.get("tokenizer.ggml.add_space_prefix", True):
+        steps.insert(0, normalizers.Prepend("▁"))
+    backend.normalizer = normalizers.Sequence(steps)
     backend.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )

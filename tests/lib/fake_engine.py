@@ -49,6 +49,7 @@ class FakeEngine:
     load_seconds: float = 0.0
     warm_up_error: str = ""
     eos_token_ids: frozenset[int] = frozenset()
+    slowest_warm_step_seconds: float = 0.0
     num_cold: int = 0
     num_steps: int = 0
     requests: dict[str, Request] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 _OPENED = re.compile(r"Opened host=\S+ port=(\d+)")
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 300.0
 
 
 class ServerProcess:

@@ -21,9 +21,8 @@ from forebay_runtime.server.errors import ApiError, BadRequest, EngineFailed, Un
 
 logger = logging.getLogger(__name__)
 
-MIN_STALL_SECONDS = 30.0
-"""No step is called stuck before this; a cold disk or a busy neighbour can cost many seconds."""
 STALL_FACTOR = 10
+"""A step this many times slower than the slowest of warm-up is stuck."""
 
 _IDLE = Load(num_running=0, num_waiting=0, kv_cache_usage=0.0, free_kv_tokens=0)
 
@@ -73,8 +72,14 @@ class OutputStream:
 class EngineLoop:
     """The engine's thread, and the asyncio side's only handle on it."""
 
-    def __init__(self, load: Callable[[], EngineLike], callbacks: EngineCallbacks) -> None:
+    def __init__(
+        self,
+        load: Callable[[], EngineLike],
+        callbacks: EngineCallbacks,
+        min_stall_seconds: float,
+    ) -> None:
         """load runs on the engine's thread and may take minutes."""
+        self._min_stall_seconds = min_stall_seconds
         self._load_engine = load
         self._callbacks = callbacks
         self._commands: queue.SimpleQueue[_Add | _Abort | None] = queue.SimpleQueue()
@@ -90,7 +95,7 @@ class EngineLoop:
         try:
             engine = self._load_engine()
             engine.warm_up()
-            self._slowest_warm_step_seconds = getattr(engine, "slowest_warm_step_seconds", 0.0)
+            self._slowest_warm_step_seconds = engine.slowest_warm_step_seconds
             self._post(self._take_load, engine.load_now())
             self._post(self._callbacks.on_warm, engine)
             while self._apply_commands(engine):
@@ -199,7 +204,7 @@ class EngineLoop:
     def is_stalled(self) -> bool:
         """Has the step in progress taken longer than any healthy one would?"""
         started_at = self._step_started_at
-        limit = max(MIN_STALL_SECONDS, STALL_FACTOR * self._slowest_warm_step_seconds)
+        limit = max(self._min_stall_seconds, STALL_FACTOR * self._slowest_warm_step_seconds)
         return started_at is not None and time.monotonic() - started_at > limit
 
     def _take_step(self, outputs: list[Output], load: Load) -> None:

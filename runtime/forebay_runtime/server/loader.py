@@ -14,7 +14,7 @@ from forebay_budget.locate import is_gguf, locate_model
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
-from forebay_runtime.server.hub import fetch_model
+from forebay_runtime.loading.hub import download_model
 from forebay_runtime.server.service import Model
 from forebay_runtime.tokenizer import Tokenizer, read_folder_tokenizer
 
@@ -24,7 +24,7 @@ def load_model(model: str, config: EngineConfig) -> Model:
 
     Raises: ModelError, StartError or TokenizerError with a sentence that leads to the cause.
     """
-    path = locate_model(fetch_model(model) if model.startswith("hf://") else Path(model))
+    path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
     # The tokenizer first: it is quick, and where it is at fault nothing was loaded for nothing.
     tokenizer, template = read_text_parts(path)
     from forebay_runtime.engine import Engine

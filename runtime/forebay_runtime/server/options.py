@@ -21,6 +21,8 @@ class ServeOptions:
     is no limit.
     lame_duck_seconds: how long newcomers are served after SIGTERM.
     shutdown_timeout: seconds that answers in progress get after that.
+    min_stall_seconds: no step is called stuck before this; a cold disk or a busy neighbour can
+    cost many seconds.
     """
 
     served_model_name: str
@@ -32,4 +34,5 @@ class ServeOptions:
     max_num_queued_tokens: int | None = None
     shutdown_timeout: float = 120.0
     lame_duck_seconds: float = 5.0
+    min_stall_seconds: float = 30.0
     termination_log: Path = DEFAULT_TERMINATION_LOG

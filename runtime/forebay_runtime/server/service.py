@@ -53,7 +53,7 @@ class Service:
         self._engine: EngineLike | None = None  # once warm
         self._failing: asyncio.Task[None] | None = None
         callbacks = EngineCallbacks(on_warm=self._on_warm, on_failure=self._on_failure)
-        self.loop = EngineLoop(self._load_engine, callbacks)
+        self.loop = EngineLoop(self._load_engine, callbacks, options.min_stall_seconds)
         self._gate = QueueGate(options, self.loop)
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)

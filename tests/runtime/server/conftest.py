@@ -1,0 +1,14 @@
+"""What several tests of the server share."""
+
+from typing import Any
+
+import pytest
+from smollm2 import smollm2_path
+from transformers import AutoTokenizer
+
+
+@pytest.fixture(scope="session")
+def smollm2_oracle() -> Any:
+    """The `transformers` tokenizer of the real model's file; it takes seconds to load."""
+    path = smollm2_path()
+    return AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
