@@ -6,6 +6,7 @@ Either way kube-proxy picks a pod for each connection, as it does for users insi
 
 import socket
 from functools import cache
+from urllib.parse import urlsplit
 
 from cluster_api import ClusterApi, Object, path_of, wait_until
 from namespace import Namespace
@@ -17,6 +18,25 @@ def reach(namespace: Namespace, service_name: str) -> str:
     if is_routed(namespace.api):
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
     return _reach_by_node(namespace, service)
+
+
+def wait_turned_away(base_url: str) -> None:
+    """Wait until callers of a Service without pods are refused.
+
+    Until kube-proxy knows a new cluster IP, its callers are led out of the cluster.
+    """
+    url = urlsplit(base_url)
+
+    def is_refused() -> bool:
+        try:
+            socket.create_connection((url.hostname, url.port), timeout=1).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    wait_until(is_refused, bool, f"{base_url} refuses", 30)
 
 
 @cache
