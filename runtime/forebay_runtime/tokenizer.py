@@ -94,6 +94,10 @@ class Tokenizer:
         added = self._added.get(token_id)
         return b"" if added is not None and added.special else self._piece(token_id)
 
+    def to_json(self) -> str:
+        """The tokenizer as a tokenizer.json."""
+        return str(self._backend.to_str())
+
     def token_text(self, token_id: int) -> str:
         """The token as the vocabulary spells it."""
         return self._backend.id_to_token(token_id) or ""

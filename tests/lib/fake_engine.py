@@ -1,7 +1,7 @@
-"""An engine without a model: it says the prompt again and again, one byte a token, one token a step.
+"""An engine without a model: it says the prompt over and over, a byte a token, a token a step.
 
-It stands at the seam between server and engine (forebay_runtime.engine.EngineLike), so that tests of
-the server know every answer. Special tokens in a prompt make it misbehave.
+It stands at the seam between server and engine (forebay_runtime.engine.EngineLike), so that tests
+of the server know every answer. Special tokens in a prompt make it misbehave.
 """
 
 import threading

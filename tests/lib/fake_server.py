@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
-
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.process import leave, run_server

@@ -234,7 +234,6 @@ class EngineLoop:
             stream.put(error)
 
     def _fail(self, cause: BaseException) -> None:
-        logger.error("Stopped the engine", exc_info=cause)
         error = EngineFailed("The engine failed while it made this answer; try again")
         for request_id in list(self._streams):
             self._end(request_id, error)

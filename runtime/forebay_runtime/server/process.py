@@ -14,19 +14,16 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
 import uvicorn
 
-from forebay_budget.inspection import ModelError
-from forebay_runtime.config import StartError
 from forebay_runtime.server.app import build_app
 from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.front import Front
+from forebay_runtime.server.last_words import describe_cause, speak_last_words
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model, Service
-from forebay_runtime.tokenizer import TokenizerError
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +34,6 @@ meet a close halfway."""
 _BACKLOG = 2048
 _FLUSH_SECONDS = 2
 _JOIN_SECONDS = 5.0
-_MAX_LAST_WORDS = 1024
-
-# Errors whose message is already a sentence for people.
-_EXPECTED = (StartError, ModelError, TokenizerError)
 
 
 def run_server(options: ServeOptions, load: Callable[[], Model]) -> int:
@@ -48,24 +41,10 @@ def run_server(options: ServeOptions, load: Callable[[], Model]) -> int:
     try:
         listener = _listen(options.host, options.port)
     except OSError as exc:
-        reason = exc.strerror or exc
-        speak_last_words(f"cannot listen on {options.host}:{options.port}: {reason}", options)
+        cause = f"cannot listen on {options.host}:{options.port}: {exc.strerror or exc}"
+        speak_last_words(cause, options.termination_log)
         return 1
     return asyncio.run(_serve(options, load, listener))
-
-
-def speak_last_words(cause: str, options: ServeOptions) -> None:
-    """Say why the process ends, in one line, to stderr and to where Kubernetes looks."""
-    line = " ".join(f"forebay serve: {cause}".split())[:_MAX_LAST_WORDS]
-    print(line, file=sys.stderr, flush=True)
-    write_termination_log(line, options.termination_log)
-
-
-def write_termination_log(line: str, path: Path) -> None:
-    """Leave a line in the pod's status, where there is a pod: the file is made by Kubernetes."""
-    if path.exists():
-        with contextlib.suppress(OSError):
-            path.write_text(line, encoding="utf-8")
 
 
 class HttpServer(uvicorn.Server):
@@ -95,7 +74,7 @@ async def _serve(options: ServeOptions, load: Callable[[], Model], listener: soc
     service.loop.stop(_JOIN_SECONDS if code == 0 and service.is_warm else 0.0)
     logger.info("Stopped code=%d", code)
     if service.failure is not None:
-        speak_last_words(_describe(service.failure), options)
+        speak_last_words(describe_cause(service.failure), options.termination_log)
     return code
 
 
@@ -128,11 +107,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _describe(cause: BaseException) -> str:
-    text = str(cause) or type(cause).__name__
-    return text if isinstance(cause, _EXPECTED) else f"{type(cause).__name__}: {text}"
 
 
 def leave(code: int) -> NoReturn:

@@ -19,6 +19,7 @@ from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.engine_loop import EngineCallbacks, EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, QueueFull, Unavailable
 from forebay_runtime.server.generation import Generation, Workshop
+from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
 from forebay_runtime.server.metrics import Gauges, ServerMetrics
 from forebay_runtime.server.options import ServeOptions
@@ -73,6 +74,7 @@ class Service:
         )
 
     def _on_failure(self, cause: BaseException) -> None:
+        logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
         self.failure = cause
         self._failing = asyncio.get_running_loop().create_task(self.lifecycle.fail())
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from smollm2 import smollm2_path
 from transformers import AutoTokenizer
+
+from smollm2 import smollm2_path
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from smollm2 import smollm2_path
 
 from forebay_runtime.chat_template import ChatTemplate, ChatTemplateError, read_folder_template
 from forebay_runtime.server.loader import read_text_parts
+from smollm2 import smollm2_path
 
 CHAT = [
     {"role": "system", "content": "Be brief. <b>&amp;</b>"},

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from server_process import fake_server
 
 pytestmark = pytest.mark.component

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 
+from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.request import Load, Output, Request, SamplingParams
 from forebay_runtime.server.engine_loop import EngineCallbacks, EngineLoop, OutputStream
 from forebay_runtime.server.errors import BadRequest, EngineFailed, QueueFull, Unavailable

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+
 from fake_engine import SPECIALS
 from server_process import ServerProcess, fake_server
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+
 from server_process import ServerProcess, fake_server
 
 pytestmark = pytest.mark.component

@@ -1,4 +1,4 @@
-"""Tokenizers from GGUF files and folders, against the `transformers` tokenizer of the same files."""
+"""Tokenizers from GGUF files and folders, against what `transformers` makes of the same files."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import gguf
 import pytest
-from smollm2 import smollm2_path
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
@@ -15,6 +14,7 @@ from transformers import AutoTokenizer
 from forebay_budget.gguf import read_gguf_header
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
+from smollm2 import smollm2_path
 
 NASTY = {
     "empty": "",

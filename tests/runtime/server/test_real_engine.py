@@ -1,0 +1,151 @@
+"""The server with the real engine: a tiny random model, and the real one that `make model` fetches.
+
+The oracle is `transformers`, in float32, greedy.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fake_engine import TEMPLATE, build_byte_tokenizer
+from server_process import ServerProcess, running
+from smollm2 import smollm2_path
+
+pytestmark = pytest.mark.component
+SERVE = [sys.executable, "-m", "forebay_runtime.cli", "serve"]
+FLAGS = ["--host", "127.0.0.1", "--port", "0", "--device", "cpu", "--dtype", "float32"]
+FLAGS += ["--served-model-name", "m", "--lame-duck-seconds", "0"]
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder as Hugging Face has it, and the same model in `transformers`."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = build_byte_tokenizer()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = LlamaForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer.to_json())
+    described = {"eos_token": "<|im_end|>", "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(described))
+    return folder, model
+
+
+@pytest.fixture(scope="module")
+def tiny_server(
+    tiny_model: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    limits = ["--max-model-len", "128", "--max-num-seqs", "4", "--max-num-batched-tokens", "32"]
+    log = tmp_path_factory.mktemp("log") / "termination-log"
+    with running([*SERVE, str(tiny_model[0]), *FLAGS, *limits], log) as server:
+        server.wait_ready()
+        yield server
+
+
+def connect(server: ServerProcess) -> openai.OpenAI:
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)
+
+
+def greedy(model: Any, prompt: list[int], num_tokens: int) -> list[int]:
+    with torch.no_grad():
+        answer = model.generate(
+            torch.tensor([prompt]), max_new_tokens=num_tokens, do_sample=False, pad_token_id=0
+        )
+    tokens: list[int] = answer[0, len(prompt) :].tolist()
+    return tokens
+
+
+def test_greedy_answers_are_those_of_transformers_however_many_ask_at_once(
+    tiny_model: tuple[Path, Any], tiny_server: ServerProcess
+) -> None:
+    tokenizer = build_byte_tokenizer()
+    prompts = [tokenizer.encode("abcdefgh" * n + "x") for n in range(1, 9)]
+    expected = []
+    for prompt in prompts:
+        tokens = greedy(tiny_model[1], prompt, 24)
+        data = b"".join(map(tokenizer.token_bytes, tokens))
+        expected.append(data.decode(errors="replace").rstrip("\ufffd"))
+    texts: dict[int, str] = {}
+
+    def ask(index: int) -> None:
+        with connect(tiny_server) as client:
+            chunks = client.completions.create(
+                model="m",
+                prompt=prompts[index],
+                max_tokens=24,
+                temperature=0,
+                stream=True,
+                extra_body={"ignore_eos": True},
+            )
+            texts[index] = "".join(chunk.choices[0].text for chunk in chunks)
+
+    threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [texts[index].rstrip("\ufffd") for index in range(len(prompts))] == expected
+
+
+def test_a_seed_gives_the_same_answer_twice(tiny_server: ServerProcess) -> None:
+    with connect(tiny_server) as client:
+        ask = {"model": "m", "prompt": "abc", "max_tokens": 20, "temperature": 1.0}
+        texts = [client.completions.create(**ask, seed=n).choices[0].text for n in (1, 1, 2)]  # type: ignore[call-overload]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_prompt_of_the_longest_length_is_answered(tiny_server: ServerProcess) -> None:
+    with connect(tiny_server) as client:
+        answer = client.completions.create(model="m", prompt="a" * 127, max_tokens=1)
+        assert answer.usage is not None and answer.usage.total_tokens == 128
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.completions.create(model="m", prompt="a" * 128)
+    assert refusal.value.code == "context_length_exceeded"
+
+
+def test_nothing_ran_cold(tiny_server: ServerProcess) -> None:
+    metrics = tiny_server.get("/metrics").text
+    assert 'forebay:cold_total{model_name="m"} 0.0' in metrics
+    assert 'forebay:vram_bytes{kind="measured",model_name="m",term="weights"}' in metrics
+
+
+def test_the_real_model_streams_a_chat(tmp_path: Path) -> None:
+    limits = ["--max-model-len", "512", "--max-num-seqs", "2", "--max-num-batched-tokens", "128"]
+    started_at = time.monotonic()
+    command = [*SERVE, str(smollm2_path()), *FLAGS, *limits]
+    with running(command, tmp_path / "termination-log") as server:
+        server.wait_ready()
+        print(f"start to ready: {time.monotonic() - started_at:.1f} s")
+        with connect(server) as client:
+            chunks = client.chat.completions.create(
+                model="m",
+                messages=[{"role": "user", "content": "What is the capital of France?"}],
+                temperature=0,
+                stream=True,
+            )
+            parts = [chunk.choices[0].delta.content or "" for chunk in chunks]
+        assert "Paris" in "".join(parts)
+        assert len([part for part in parts if part]) > 3
+        server.terminate()
+        assert server.wait() == 0

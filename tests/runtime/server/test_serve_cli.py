@@ -1,0 +1,118 @@
+"""The `forebay` command: what it says, what it refuses, and what it does not import for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forebay_runtime.cli import main
+from smollm2 import smollm2_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of the command."""
+    try:
+        status = main(arguments)
+    except SystemExit as exc:
+        status = exc.code if isinstance(exc.code, int) else 1
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--version")
+    assert status == 0
+    assert out.startswith("forebay ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]], ids=["nothing", "help"])
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    status, out, _ = run(capsys, *arguments)
+    assert status == (0 if arguments else 2)
+    assert all(command in out for command in ("serve", "budget", "inspect"))
+
+
+def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "serve", "--help")
+    assert status == 0
+    for flag in (
+        "host port served-model-name device dtype max-model-len max-num-seqs "
+        "max-num-batched-tokens gpu-memory-utilization kv-cache-memory-bytes "
+        "tensor-parallel-size quantization kv-cache-dtype max-num-queued-reqs "
+        "max-num-queued-tokens shutdown-timeout lame-duck-seconds"
+    ).split():
+        assert f"--{flag} " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["serve"], "MODEL"),
+        (["serve", "m", "--port", "http"], "--port: 'http' is not a whole number"),
+        (["serve", "m", "--port", "70000"], "--port: 70000 is out of range"),
+        (["serve", "m", "--device", "tpu"], "--device"),
+        (["serve", "m", "--max-model-len", "0"], "--max-model-len: 0 is out of range"),
+        (["serve", "m", "--gpu-memory-utilization", "1.5"], "--gpu-memory-utilization"),
+        (["serve", "m", "--gpu-memory-utilization", "nan"], "--gpu-memory-utilization"),
+        (["serve", "m", "--lame-duck-seconds", "-1"], "--lame-duck-seconds"),
+        (["serve", "m", "--shutdown-timeout", "inf"], "--shutdown-timeout"),
+        (["serve", "m", "--tensor-parallel-size", "2"], "--tensor-parallel-size 2"),
+        (["serve", "m", "--quantization", "INT8"], "--quantization int8"),
+        (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),
+        (["serve", "m", "--unknown"], "--unknown"),
+        (["train"], "train"),
+    ],
+    ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else "",
+)
+def test_a_bad_flag_is_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert named in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect", "MODEL"], ["budget", "MODEL", "--gpu-memory", "24Gi"]],
+    ids=["inspect", "budget"],
+)
+def test_budget_commands_need_neither_torch_nor_the_server(arguments: list[str]) -> None:
+    arguments = [str(smollm2_path()) if word == "MODEL" else word for word in arguments]
+    code = (
+        "import sys; from forebay_runtime.cli import main; status = main(sys.argv[1:]); "
+        "print(sorted({'torch', 'pydantic', 'uvicorn', 'tokenizers', 'numpy'} & set(sys.modules)),"
+        " status, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.stderr == "[] 0\n"
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [("absent.gguf", "absent.gguf"), (".", "model"), ("hf://no", "hf://no")],
+    ids=["absent", "no-model", "bad-uri"],
+)
+def test_a_model_that_cannot_be_loaded_is_named_in_the_last_line(
+    tmp_path: Path, model: str, named: str
+) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    (tmp_path / "empty").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "forebay_runtime.cli", "serve", model]
+        + ["--port", "0", "--host", "127.0.0.1"],
+        cwd=tmp_path / "empty",
+        env={"FOREBAY_TERMINATION_LOG": str(log), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("forebay serve: ") and named in last
+    assert log.read_text() == last
+    assert "Traceback" not in done.stderr
