@@ -102,22 +102,20 @@ class Case:
         cap = self.cap_bytes(tp)
         num_seqs = self._num_seqs(tp, max_model_len)
         mean = self.mean_tokens(max_model_len)
-        token, working = self.kv_token_bytes(tp), self._attention_token_bytes(tp, num_seqs)
         need = max(whole_blocks(max_model_len), num_seqs * whole_blocks(mean))
-        needed = self._base_bytes(tp, num_seqs) + need * (token + working)
-        kv_cache = need * token
+        least = self._terms(tp, num_seqs, need * self.kv_token_bytes(tp))
+        parts = least
         if cap is not None:
-            kv_cache = self._kv_cache_bytes(tp, max_model_len, num_seqs)
-        activation = self._activation_bytes(tp, num_seqs) + kv_cache // token * working
+            parts = self._terms(tp, num_seqs, self._kv_cache_bytes(tp, max_model_len, num_seqs))
         return Split(
             tp=tp,
             max_model_len=max_model_len,
             max_num_seqs=num_seqs,
             max_num_batched_tokens=self._batched_tokens(num_seqs),
             mean_tokens=mean,
-            terms=Terms(self._weights_bytes(tp), kv_cache, activation, self._overhead_bytes(tp)),
-            needed_bytes=needed,
-            fits=cap is None or needed <= cap,
+            terms=parts,
+            needed_bytes=least.total_bytes,
+            fits=cap is None or least.total_bytes <= cap,
         )
 
     def longest(self, tp: int) -> int:
@@ -177,6 +175,16 @@ class Case:
         batched = self._batched_tokens(num_seqs)
         return terms.cpu_attention_token_bytes(self.config, self.kv_cache_dtype, batched)
 
+    def _terms(self, tp: int, num_seqs: int, kv_cache_bytes: int) -> Terms:
+        """All terms around a KV cache of a given size."""
+        num_tokens = kv_cache_bytes // self.kv_token_bytes(tp)
+        activation = self._activation_bytes(tp, num_seqs)
+        activation += num_tokens * self._attention_token_bytes(tp, num_seqs)
+        overhead = self._overhead_bytes(tp)
+        if self.demand.device == "CPU":
+            overhead = terms.cpu_overhead_bytes(self.inspection, kv_cache_bytes + activation)
+        return Terms(self._weights_bytes(tp), kv_cache_bytes, activation, overhead)
+
     def _base_bytes(self, tp: int, num_seqs: int) -> int:
         """All that does not grow with the cache."""
         fixed = self._weights_bytes(tp) + self._overhead_bytes(tp)
@@ -190,9 +198,8 @@ class Case:
         return terms.activation_bytes(self.config, tp, self.dtype, batched, num_seqs)
 
     def _overhead_bytes(self, tp: int) -> int:
-        if self.demand.device == "CPU":
-            return terms.cpu_overhead_bytes(self.inspection)
-        return terms.gpu_overhead_bytes(tp)
+        is_cpu = self.demand.device == "CPU"
+        return terms.CPU_PROCESS_BYTES if is_cpu else terms.gpu_overhead_bytes(tp)
 
     def _batched_tokens(self, num_seqs: int) -> int:
         asked = self.demand.max_num_batched_tokens
@@ -242,4 +249,5 @@ def choose_split(case: Case) -> Split | None:
     roomiest = max(sizes, key=lambda tp: lengths[tp])
     if lengths[roomiest] < case.least_model_len:
         return None
-    return case.split(roomiest, min(wanted, lengths[roomiest]))
+    split = case.split(roomiest, min(wanted, lengths[roomiest]))
+    return split if split.fits else None

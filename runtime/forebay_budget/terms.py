@@ -25,15 +25,16 @@ GRAPHS_BYTES = GIB // 2
 COMMUNICATION_BYTES = 15 * GIB // 100
 COMMUNICATION_BYTES_PARALLEL = 6 * GIB // 10
 
-CPU_PROCESS_BYTES = 768 * MIB
-"""The interpreter with torch and the server's packages, before any weights.
+CPU_PROCESS_BYTES = 832 * MIB
+"""The interpreter with torch, the server and a tokenizer, and what torch keeps for kernels.
 
-Measured on x86-64 with torch 2.15 (CUDA build) and two threads: 307 MiB of anonymous memory and
-243 MiB of mapped libraries after the imports, 325 and 250 after a first forward pass; the rest is
-for the tokenizer, the threads' arenas and requests in flight.
+Measured with SmolLM2-135M on x86-64 (torch 2.15, its CUDA build, 1 and 2 threads; 64 are no more):
+622 to 646 MiB resident beside weights and cache when loaded, of which 270 are mapped libraries;
+45 to 65 MiB more for kernels compiled in warm-up; 30 to 50 MiB more under load. The rest is room
+for larger vocabularies and many connections.
 """
 CPU_LOAD_BYTES_PER_ELEMENT = 8
-"""What loading holds beside the weights for each element of the largest matrix: a second copy in
+"""What loading holds beside the weights for each element of the largest product: a second copy in
 float32 while it is brought into the layout that the CPU is fastest with, and as much again."""
 CPU_GATHERED_COPIES = 2
 """Attention on a CPU gathers one layer's keys and values; sequences that share a call are padded
@@ -111,12 +112,19 @@ def gpu_overhead_bytes(tp: int) -> int:
     return CUDA_CONTEXT_BYTES + communication + GRAPHS_BYTES
 
 
-def cpu_overhead_bytes(inspection: Inspection) -> int:
-    """Bytes of a CPU pod beside weights, cache and activations: the process, and loading's peak."""
+def cpu_overhead_bytes(inspection: Inspection, working_bytes: int = 0) -> int:
+    """Bytes of a CPU pod beside weights, cache and activations.
+
+    That is the process, and loading's peak as far as it is above what cache and activations
+    (working_bytes) take later.
+    """
     config = inspection.config
     heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
-    rows = max(config.vocab_size, 2 * config.intermediate_size, heads)
-    return CPU_PROCESS_BYTES + rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
+    # A tied embedding is read into its place and stays as it is.
+    vocabulary = 0 if config.tie_word_embeddings else config.vocab_size
+    rows = max(vocabulary, 2 * config.intermediate_size, heads)
+    loading = rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
+    return CPU_PROCESS_BYTES + max(0, loading - working_bytes)
 
 
 def cpu_attention_token_bytes(

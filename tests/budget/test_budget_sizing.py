@@ -399,12 +399,21 @@ def test_a_cpu_pod_without_a_budget_gets_the_memory_that_the_need_takes() -> Non
     assert answer.terms.activation_bytes == (
         512 * (3 * 1536 + (9 + 6) * 64 + 3 * 576) * 4 + 2048 * attention
     )
-    assert answer.terms.overhead_bytes == (
-        CPU_PROCESS_BYTES + 49152 * 576 * CPU_LOAD_BYTES_PER_ELEMENT
-    )
+    assert answer.terms.overhead_bytes == CPU_PROCESS_BYTES
     assert answer.terms.total_bytes <= answer.budget_bytes < answer.terms.total_bytes + MIB
     assert (answer.tensor_parallel_size, answer.gpu_memory_utilization) == (1, None)
     assert "gpuMemoryUtilization" not in answer.to_plan()
+
+
+def test_a_cpu_pod_has_room_for_loading_where_that_takes_more_than_serving() -> None:
+    """An untied head is brought into another layout while loading, which takes a second copy."""
+    untied = build(replace(SMOLLM2.config, tie_word_embeddings=False))
+    terms = fit(untied, Demand("CPU", max_model_len=16, max_num_seqs=1)).terms
+
+    loading = 49152 * 576 * CPU_LOAD_BYTES_PER_ELEMENT
+    serving = terms.kv_cache_bytes + terms.activation_bytes
+    assert serving < loading
+    assert terms.total_bytes == terms.weights_bytes + CPU_PROCESS_BYTES + loading
 
 
 def test_a_cpu_pods_cache_is_no_larger_than_its_requests_can_fill() -> None:
@@ -418,8 +427,8 @@ def test_a_cpu_pod_that_is_too_small_names_the_budget() -> None:
     answer = misfit(SMOLLM2, Demand("CPU", budget_bytes=GIB, max_model_len=512, max_num_seqs=1))
 
     assert answer.message == (
-        "The model needs 1.5 GiB, but vram.budget allows 1.0 GiB; it would fit with "
-        "vram.budget 1600Mi."
+        "The model needs 1.4 GiB, but vram.budget allows 1.0 GiB; it would fit with "
+        "vram.budget 1408Mi."
     )
 
 
