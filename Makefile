@@ -5,18 +5,21 @@ BIN := $(VENV)/bin
 PACKAGES := operator runtime kernels tests e2e bench
 export PYTHONPATH :=
 
-.PHONY: help demo demo-down clean test test-long lint types unit e2e model cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e model cluster
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: ## from a clone to a language model that streams an answer, on a real Kubernetes
+python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0])'
+
+demo: python ## from a clone to a language model that streams an answer, on a real Kubernetes
 	@$(PYTHON) e2e/lib/demo.py up
 
-demo-down: ## stop what the demo and the tests started, and keep what was built
+demo-down: python ## stop what the demo and the tests started, and keep what was built
 	@$(PYTHON) e2e/lib/demo.py down
 
-clean: ## stop what runs and remove what was built
+clean: python ## stop what runs and remove what was built
 	@$(PYTHON) e2e/lib/demo.py clean
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
@@ -40,12 +43,12 @@ unit: $(VENV)/made model ## unit, property, component and contract tests
 e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there is none
 	KUBECONFIG= $(BIN)/pytest -m 'not long' e2e
 
-model: ## fetch the real model of the tests and the demo
+model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py
 
-cluster: ## a cluster with the operator in it, and nothing served
+cluster: python ## a cluster with the operator in it, and nothing served
 	@$(PYTHON) e2e/lib/bring_up.py
 
-$(VENV)/made: pyproject.toml constraints.txt
+$(VENV)/made: pyproject.toml constraints.txt | python
 	@$(PYTHON) e2e/lib/environments.py $(VENV)
 	@touch $@
