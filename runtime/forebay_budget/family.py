@@ -47,7 +47,7 @@ def find_family(architecture: str) -> Family:
     if family is None:
         raise ModelError(
             "UnsupportedArchitecture",
-            f"The architecture {architecture[:80]} is not supported; "
+            f"The architecture {architecture[:80]!r} is not supported; "
             f"supported are {', '.join(FAMILIES)}.",
         )
     return family

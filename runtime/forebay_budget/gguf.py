@@ -2,7 +2,7 @@
 
 The runtime takes weights and tokenizer from it. Headers are distrusted: every count is checked
 against the bytes that are there before anything is allocated for it.
-Source: the GGUF specification in ggml's repository (docs/gguf.md), ggml-common.h for block sizes.
+Source: the GGUF specification in ggml's repository (docs/gguf.md).
 """
 
 import io
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from forebay_budget.ggml import GGML_TYPES, GGML_TYPES_BY_NAME
 from forebay_budget.inspection import ModelError
 
 MAX_HEADER_BYTES = 64 * 1024**2
@@ -26,55 +27,6 @@ MAX_ENTRIES = 65_536
 _MAX_NESTING = 4
 _MAX_DIMENSIONS = 4
 _DEFAULT_ALIGNMENT = 32
-
-
-@dataclass(frozen=True)
-class GgmlType:
-    """How ggml stores numbers: in blocks of `block_elements` that take `block_bytes`."""
-
-    name: str
-    block_elements: int
-    block_bytes: int
-
-
-GGML_TYPES: dict[int, GgmlType] = {
-    number: GgmlType(name, elements, size)
-    for number, name, elements, size in (
-        (0, "F32", 1, 4),
-        (1, "F16", 1, 2),
-        (2, "Q4_0", 32, 18),
-        (3, "Q4_1", 32, 20),
-        (6, "Q5_0", 32, 22),
-        (7, "Q5_1", 32, 24),
-        (8, "Q8_0", 32, 34),
-        (9, "Q8_1", 32, 40),
-        (10, "Q2_K", 256, 84),
-        (11, "Q3_K", 256, 110),
-        (12, "Q4_K", 256, 144),
-        (13, "Q5_K", 256, 176),
-        (14, "Q6_K", 256, 210),
-        (15, "Q8_K", 256, 292),
-        (16, "IQ2_XXS", 256, 66),
-        (17, "IQ2_XS", 256, 74),
-        (18, "IQ3_XXS", 256, 98),
-        (19, "IQ1_S", 256, 50),
-        (20, "IQ4_NL", 32, 18),
-        (21, "IQ3_S", 256, 110),
-        (22, "IQ2_S", 256, 82),
-        (23, "IQ4_XS", 256, 136),
-        (24, "I8", 1, 1),
-        (25, "I16", 1, 2),
-        (26, "I32", 1, 4),
-        (27, "I64", 1, 8),
-        (28, "F64", 1, 8),
-        (29, "IQ1_M", 256, 56),
-        (30, "BF16", 1, 2),
-        (34, "TQ1_0", 256, 54),
-        (35, "TQ2_0", 256, 66),
-        (39, "MXFP4", 32, 17),
-    )
-}
-_TYPES_BY_NAME = {ggml_type.name: ggml_type for ggml_type in GGML_TYPES.values()}
 
 
 @dataclass(frozen=True)
@@ -96,7 +48,7 @@ class GgufTensor:
     @property
     def num_bytes(self) -> int:
         """Bytes of the data in the file."""
-        ggml_type = _TYPES_BY_NAME[self.ggml_type_name]
+        ggml_type = GGML_TYPES_BY_NAME[self.ggml_type_name]
         return self.num_elements // ggml_type.block_elements * ggml_type.block_bytes
 
 

@@ -3,10 +3,12 @@
 The inspection and the runtime both start here, so that they agree on which model a path means.
 """
 
+import re
 from pathlib import Path
 
 from forebay_budget.inspection import ModelError
 
+_PART_OF_SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
 _UNSAFE_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
 
 
@@ -49,6 +51,12 @@ def _locate_in(folder: Path) -> Path:
         found = [model for child in below for model in _models_in(child)]
     if len(found) == 1:
         return found[0]
+    if found and all(_PART_OF_SPLIT.search(model.name) for model in found):
+        raise ModelError(
+            "NotAModel",
+            f"{folder} holds a GGUF that is split into {len(found)} files, which the runtime does "
+            "not read; join them with llama.cpp's gguf-split --merge.",
+        )
     if found:
         names = ", ".join(str(model.relative_to(folder)) for model in found[:5])
         raise ModelError("AmbiguousModel", f"{folder} holds several models ({names}); name one.")

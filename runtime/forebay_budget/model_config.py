@@ -121,8 +121,9 @@ def _check_sliding_window(document: Mapping[str, Any], family: Family) -> None:
         is_active = window is not None
     else:
         is_active = document.get("use_sliding_window") is True
-    layer_types = document.get("layer_types") or ()
-    if is_active or any(kind != "full_attention" for kind in layer_types):
+    layer_types = document.get("layer_types") or []
+    is_uniform = isinstance(layer_types, list) and set(map(str, layer_types)) <= {"full_attention"}
+    if is_active or not is_uniform:
         raise _sliding_window(window)
 
 
@@ -209,7 +210,7 @@ def _expect_equal(metadata: Mapping[str, Any], key: str, expected: int) -> None:
 
 def _dtype_of(document: Mapping[str, Any], stored_dtype: str) -> str:
     named = document.get("dtype", document.get("torch_dtype"))
-    return named if named in set(_DTYPES.values()) else dtype_name(stored_dtype)
+    return str(named) if named in tuple(_DTYPES.values()) else dtype_name(stored_dtype)
 
 
 def _checked(config: ModelConfig) -> ModelConfig:

@@ -31,7 +31,9 @@ CPU_PROCESS_BYTES = 832 * MIB
 Measured with SmolLM2-135M on x86-64 (torch 2.15, its CUDA build, 1 and 2 threads; 64 are no more):
 622 to 646 MiB resident beside weights and cache when loaded, of which 270 are mapped libraries;
 45 to 65 MiB more for kernels compiled in warm-up; 30 to 50 MiB more under load. The rest is room
-for larger vocabularies and many connections.
+for larger vocabularies and many connections. Held to its plan of 1,568 MiB (2,048 tokens, 8
+requests) by the kernel's memory controller, the server peaked at 1,180 MiB charged to it with 8
+full requests in progress, as libraries that other processes have mapped are not.
 """
 CPU_LOAD_BYTES_PER_ELEMENT = 8
 """What loading holds beside the weights for each element of the largest product: a second copy in

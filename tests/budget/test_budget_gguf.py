@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebay_budget.gguf import GGML_TYPES, GgufTensor, read_gguf_header
+from forebay_budget.ggml import GGML_TYPES
+from forebay_budget.gguf import GgufTensor, read_gguf_header
 from forebay_budget.inspection import ModelError
 from model_files import gguf_bytes, gguf_string, gguf_value
 from smollm2 import smollm2_path

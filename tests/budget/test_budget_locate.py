@@ -70,6 +70,13 @@ def test_a_model_is_found(tmp_path: Path, names: list[str], path: str, found: st
             ["a.gguf", "b.gguf"], ".", "AmbiguousModel", "a.gguf, b.gguf", id="two GGUF files"
         ),
         pytest.param(
+            ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"],
+            ".",
+            "NotAModel",
+            "split into 2 files.*gguf-split --merge",
+            id="a split GGUF",
+        ),
+        pytest.param(
             ["x/a.gguf", "y/b.gguf"], ".", "AmbiguousModel", "x/a.gguf", id="two models below"
         ),
         pytest.param(["x/y/a.gguf"], ".", "NotAModel", "is no model", id="two levels below"),

@@ -60,20 +60,31 @@ def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def write_safetensors(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16"
-) -> int:
-    """Write a header and a hole of the data's size; return the header's bytes, length included."""
+def safetensors_header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> tuple[bytes, int]:
+    """A shard's header, length included, and the size of the data that follows."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():
         begin, end = end, end + math.prod(shape) * DTYPE_BYTES[dtype]
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
     header = json.dumps(entries).encode()
+    return struct.pack("<Q", len(header)) + header, end
+
+
+def safetensors_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16") -> bytes:
+    """A whole shard of zeros."""
+    header, data_bytes = safetensors_header(shapes, dtype)
+    return header + bytes(data_bytes)
+
+
+def write_safetensors(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16"
+) -> None:
+    """Write a header and a hole of the data's size."""
+    header, data_bytes = safetensors_header(shapes, dtype)
     with path.open("wb") as stream:
-        stream.write(struct.pack("<Q", len(header)) + header)
-        stream.truncate(8 + len(header) + end)
-    return 8 + len(header)
+        stream.write(header)
+        stream.truncate(len(header) + data_bytes)
 
 
 def write_hf_model(
