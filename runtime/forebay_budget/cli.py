@@ -115,7 +115,16 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
-    memory = parser.add_argument_group("memory")
+    _add_memory_flags(parser.add_argument_group("memory"))
+    _add_request_flags(parser.add_argument_group("requests"))
+    _add_format_flags(parser.add_argument_group("number formats"))
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="how to print; default: text"
+    )
+    parser.set_defaults(run=_budget)
+
+
+def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
     memory.add_argument(
         "--device",
         type=str.lower,
@@ -148,7 +157,9 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
         type=_count,
         help="GPUs a replica uses, 1 to 8; default: the fewest that fit",
     )
-    load = parser.add_argument_group("requests")
+
+
+def _add_request_flags(load: argparse._ArgumentGroup) -> None:
     load.add_argument(
         "--max-model-len",
         metavar="N",
@@ -174,7 +185,9 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
         type=_count,
         help="most tokens of one step; default: 2048 (512 on a cpu)",
     )
-    number_format = parser.add_argument_group("number formats")
+
+
+def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
     number_format.add_argument(
         "--dtype",
         choices=("auto", "float32", "bfloat16", "float16"),
@@ -195,10 +208,6 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="of weights, applied at load; default: none, which auto means too",
     )
-    parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="how to print; default: text"
-    )
-    parser.set_defaults(run=_budget)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
