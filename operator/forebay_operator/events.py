@@ -5,7 +5,8 @@ every Event of a cluster would cost more than everything else.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from forebay_operator.cluster import ApiError, Cluster
@@ -20,25 +21,44 @@ log = logging.getLogger(__name__)
 SETTLING_SECONDS = 4.0
 """How long an object may be incomplete before anyone asks why."""
 READ_AGAIN_SECONDS = 8.0
+READ_SELDOM_SECONDS = 60.0
+KEEP_SECONDS = 60.0
 POST_AGAIN_SECONDS = 3600.0
 MAX_NOTE_CHARACTERS = 1000
 
 
-def seconds_until_suspicious(observed: Observed, now: datetime) -> float | None:
-    """When a child that is incomplete now has been so for too long; None if none is."""
-    created = [_created(item) for item in _unsettled(observed)]
-    if not created:
-        return None
-    return max(0.0, SETTLING_SECONDS - (now - min(created)).total_seconds())
+def suspect_since(observed: Observed) -> datetime | None:
+    """Since when the service's oldest incomplete child exists; None if all are complete."""
+    return min((_created(item) for item in _unsettled(observed)), default=None)
 
 
-async def read_warnings(cluster: Cluster, observed: Observed) -> tuple[Object, ...]:
-    """Warning Events about the service's pods, Jobs and ReplicaSets, oldest first."""
-    listing = await cluster.list(EVENT, observed.key.namespace, "type=Warning")
-    groups = (observed.pods, observed.job_pods, observed.jobs, observed.replica_sets)
-    uids = {uid_of(item) for group in groups for item in group}
-    mine = [one for one in listing.objects if one.get("involvedObject", {}).get("uid") in uids]
-    return tuple(sorted(mine, key=_seen_at))
+class WarningReader:
+    """Reads Warning Events, once for all services of a namespace that ask within seconds."""
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._known: dict[str, tuple[float, tuple[Object, ...]]] = {}
+
+    async def read(self, observed: Observed) -> tuple[Object, ...]:
+        """Warnings about the service's pods, Jobs and ReplicaSets, oldest first."""
+        groups = (observed.pods, observed.job_pods, observed.jobs, observed.replica_sets)
+        uids = {uid_of(item) for group in groups for item in group}
+        events = await self._list(observed.key.namespace)
+        mine = [one for one in events if one.get("involvedObject", {}).get("uid") in uids]
+        return tuple(sorted(mine, key=_seen_at))
+
+    async def _list(self, namespace: str) -> tuple[Object, ...]:
+        now = self._clock()
+        at, events = self._known.get(namespace, (float("-inf"), ()))
+        if now - at >= READ_AGAIN_SECONDS - 1.0:
+            events = (await self._cluster.list(EVENT, namespace, "type=Warning")).objects
+            self._known[namespace] = (now, events)
+        fresh = {
+            name: known for name, known in self._known.items() if now - known[0] < KEEP_SECONDS
+        }
+        self._known = fresh
+        return events
 
 
 async def post_notes(

@@ -40,7 +40,6 @@ class Memory:
     asked_for: set[str] = field(default_factory=set)
     """Uids of finished Jobs whose pods were asked for."""
     warnings: tuple[Object, ...] = ()
-    warnings_at: float = float("-inf")
 
 
 def content_of(item: Object) -> dict[str, Any]:

@@ -49,10 +49,15 @@ def observe(
         replica_sets=replica_sets,
         nodes=store.nodes(),
         warnings=memory.warnings,
-        loads={uid_of(pod): loads[uid_of(pod)] for pod in pods if uid_of(pod) in loads},
+        loads=select_loads(pods, loads),
         memory=memory.scaling,
         nodes_readable=store.has_nodes,
     )
+
+
+def select_loads(pods: Iterable[Object], loads: Mapping[str, PodLoad]) -> dict[str, PodLoad]:
+    """What these pods have said, by their uids."""
+    return {uid_of(pod): loads[uid_of(pod)] for pod in pods if uid_of(pod) in loads}
 
 
 def list_unexplained(observed: Observed) -> set[str]:

@@ -12,14 +12,16 @@ from forebay_operator.apply import Applier, Refused, is_left_behind
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.events import (
     READ_AGAIN_SECONDS,
+    READ_SELDOM_SECONDS,
+    SETTLING_SECONDS,
+    WarningReader,
     post_notes,
-    read_warnings,
-    seconds_until_suspicious,
+    suspect_since,
 )
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
 from forebay_operator.lease import LeaseLost
 from forebay_operator.memory import Memory
-from forebay_operator.observe import list_unexplained, observe
+from forebay_operator.observe import list_unexplained, observe, select_loads
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
 from forebay_operator.scrape import Scraper
@@ -63,6 +65,7 @@ class Reconciler:
         self._settings = settings
         self._planner = planner
         self._scraper = scraper
+        self._warnings = WarningReader(cluster)
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
 
@@ -93,7 +96,7 @@ class Reconciler:
             self._queue.succeeded(key)
 
     async def reconcile(self, key: Key, now: datetime) -> Plan | None:
-        """Bring one InferenceService's children to what its spec asks for; None if nothing was due."""
+        """Bring one service's children to what its spec asks for; None if nothing was due."""
         memory = self._memory_of(key)
         if memory is None or not await self._has_caught_up(key, memory):
             return None
@@ -104,7 +107,7 @@ class Reconciler:
         decided = self._planner(observed, now)
         if is_shrinking(observed, decided):
             await self._scraper.refresh(key)
-            observed = replace(observed, loads=dict(self._scraper.loads))
+            observed = replace(observed, loads=select_loads(observed.pods, self._scraper.loads))
             decided = self._planner(observed, now)
         foreign = await applier.find_foreign(decided.children)
         if is_left_behind(key, foreign):
@@ -119,7 +122,7 @@ class Reconciler:
     async def _carry_out(
         self, applier: Applier, memory: Memory, observed: Observed, decided: Plan, now: datetime
     ) -> Plan:
-        """Write children first and the status last, so that the status speaks of what was written."""
+        """Write children first, and last the status, which speaks of what was written."""
         try:
             await applier.apply_deletion_costs(decided.deletion_costs)
             await applier.apply_children(decided.children, observed.foreign)
@@ -166,16 +169,18 @@ class Reconciler:
         return await self._with_warnings(observed, memory, now)
 
     async def _with_warnings(self, observed: Observed, memory: Memory, now: datetime) -> Observed:
-        wait = seconds_until_suspicious(observed, now)
-        if wait is None:
+        """Ask what others warn of while a child is incomplete, ever less often as time passes."""
+        since = suspect_since(observed)
+        if since is None:
             memory.warnings = ()
-        elif wait > 0:
-            self._queue.add_later(observed.key, wait)
+            return observed
+        age = (now - since).total_seconds()
+        if age < SETTLING_SECONDS:
+            self._queue.add_later(observed.key, SETTLING_SECONDS - age)
         else:
-            if time.monotonic() - memory.warnings_at >= READ_AGAIN_SECONDS:
-                memory.warnings = await read_warnings(self._cluster, observed)
-                memory.warnings_at = time.monotonic()
-            self._queue.add_later(observed.key, READ_AGAIN_SECONDS)
+            memory.warnings = await self._warnings.read(observed)
+            again = min(max(READ_AGAIN_SECONDS, age / 4), READ_SELDOM_SECONDS)
+            self._queue.add_later(observed.key, again)
         return replace(observed, warnings=memory.warnings)
 
     def _memory_of(self, key: Key) -> Memory | None:

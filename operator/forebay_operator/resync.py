@@ -63,7 +63,7 @@ class Resync:
                 log.warning("Full list failed error=%r", error)
 
     async def compare(self) -> None:
-        """List everything, give the watches time, then correct what they still have not delivered."""
+        """List everything, give the watches time, correct what they still have not delivered."""
         silent = []
         listings = [(await self._list(kind, scope), scope) for kind, scope in self._scopes()]
         if any(self._store.difference(listing, scope) for listing, scope in listings):

@@ -24,7 +24,7 @@ Keys = tuple[Key, ...]
 
 @dataclass(frozen=True)
 class Written:
-    """What a write of ours left behind, and what the store must have seen before the next decision."""
+    """What a write of ours left behind: the store must have seen it before the next decision."""
 
     kind: Kind
     namespace: str
@@ -56,7 +56,7 @@ class Store:
         """False where nodes may not be read."""
 
     def put(self, item: Object) -> Keys:
-        """Take a newer version in; the keys whose decision it may change, none if nothing is new."""
+        """Take a newer version in; the keys whose decision it may change, if anything is new."""
         kind, place = item["kind"], place_of(item)
         known = self._objects[kind].get(place)
         if uid_of(item) in self._tombstones:

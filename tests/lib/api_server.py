@@ -136,7 +136,7 @@ def _api_flags(folder: Path, etcd: str, port: int) -> list[str]:
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-cluster-ip-range=10.0.0.0/16",
         f"--tls-cert-file={folder / 'server.crt'}",
         f"--tls-private-key-file={folder / 'server.key'}",
         f"--client-ca-file={folder / 'ca.crt'}",
@@ -144,7 +144,7 @@ def _api_flags(folder: Path, etcd: str, port: int) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'ca.key'}",
         f"--service-account-signing-key-file={folder / 'ca.key'}",
-        # Nothing creates a namespace's default service account here, and pods are not what is tested.
+        # Nothing creates a namespace's default service account here.
         "--disable-admission-plugins=ServiceAccount",
         f"--cert-dir={folder}",
         f"--audit-policy-file={folder / 'audit.yaml'}",

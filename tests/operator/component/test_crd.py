@@ -31,7 +31,12 @@ engine:
   gpuMemoryUtilization: "0.90"
   speculative: {}
   extraArgs: [--max-num-queued-reqs=64, --max-num-queued-tokens, "100000"]
-scaling: {minReplicas: 1, maxReplicas: 4, targetQueueDepth: 4, scaleDownStabilizationSeconds: 300, schedules: []}
+scaling:
+  minReplicas: 1
+  maxReplicas: 4
+  targetQueueDepth: 4
+  scaleDownStabilizationSeconds: 300
+  schedules: []
 startup: {timeoutSeconds: 1800}
 drain: {timeoutSeconds: 120, lameDuckSeconds: 5}
 rollout: {strategy: Auto, progressDeadlineSeconds: 1800}
@@ -48,7 +53,9 @@ podTemplate:
     podAntiAffinity:
       preferredDuringSchedulingIgnoredDuringExecution:
         - weight: 1
-          podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {team: a}}}
+          podAffinityTerm:
+            topologyKey: kubernetes.io/hostname
+            labelSelector: {matchLabels: {team: a}}
   resources: {requests: {cpu: 2, memory: 8Gi}, limits: {memory: 8Gi, rdma/hca: "1"}}
   env:
     - {name: OMP_NUM_THREADS, value: "2"}

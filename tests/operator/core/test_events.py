@@ -1,16 +1,15 @@
 """When warnings of others are asked for, and which of them are a service's own."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from fake_cluster import FakeCluster
-from forebay_operator.events import SETTLING_SECONDS, read_warnings, seconds_until_suspicious
+from forebay_operator.events import READ_AGAIN_SECONDS, WarningReader, suspect_since
 from forebay_operator.observed import Key, Observed, Settings
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
-OLD = BORN + timedelta(seconds=60)
 
 
 def item(status: dict[str, Any], uid: str = "u", **spec: Any) -> dict[str, Any]:
@@ -28,16 +27,16 @@ JOB = item({"active": 1})
 
 
 @pytest.mark.parametrize(
-    ("parts", "wait"),
+    ("parts", "is_suspect"),
     [
-        ({}, None),
-        ({"pods": (RUNNING,)}, None),
-        ({"pods": (PENDING,)}, 0.0),
-        ({"job_pods": (PENDING,), "jobs": (JOB,)}, 0.0),
-        ({"jobs": (JOB,)}, 0.0),
-        ({"jobs": (item({"failed": 1}),)}, None),
-        ({"replica_sets": (item({"replicas": 1}, replicas=2),)}, 0.0),
-        ({"replica_sets": (item({"replicas": 2}, replicas=2),)}, None),
+        ({}, False),
+        ({"pods": (RUNNING,)}, False),
+        ({"pods": (PENDING,)}, True),
+        ({"job_pods": (PENDING,), "jobs": (JOB,)}, True),
+        ({"jobs": (JOB,)}, True),
+        ({"jobs": (item({"failed": 1}),)}, False),
+        ({"replica_sets": (item({"replicas": 1}, replicas=2),)}, True),
+        ({"replica_sets": (item({"replicas": 2}, replicas=2),)}, False),
     ],
     ids=[
         "nothing there",
@@ -50,13 +49,8 @@ JOB = item({"active": 1})
         "a whole ReplicaSet",
     ],
 )
-def test_only_what_is_incomplete_is_suspicious(parts: Any, wait: float | None) -> None:
-    assert seconds_until_suspicious(observed(**parts), OLD) == wait
-
-
-def test_what_is_young_is_given_time() -> None:
-    soon = BORN + timedelta(seconds=1)
-    assert seconds_until_suspicious(observed(pods=(PENDING,)), soon) == SETTLING_SECONDS - 1
+def test_only_what_is_incomplete_is_suspect(parts: Any, is_suspect: bool) -> None:
+    assert suspect_since(observed(**parts)) == (BORN if is_suspect else None)
 
 
 async def test_only_own_warnings_are_read_oldest_first() -> None:
@@ -65,6 +59,14 @@ async def test_only_own_warnings_are_read_oldest_first() -> None:
         times = {"lastTimestamp": at, "involvedObject": {"uid": uid}}
         metadata = {"namespace": "team", "name": name}
         cluster.add({"kind": "Event", "metadata": metadata, **times})
-    found = await read_warnings(cluster, observed(pods=(PENDING,)))
+    found = await WarningReader(cluster).read(observed(pods=(PENDING,)))
     assert [one["metadata"]["name"] for one in found] == ["a", "b"]
     assert cluster.requests == [("list", "Event", "type=Warning")]
+
+
+async def test_services_of_a_namespace_share_one_list_for_a_while() -> None:
+    cluster, now = FakeCluster(), [0.0]
+    reader = WarningReader(cluster, lambda: now[0])
+    for now[0] in (0.0, 1.0, 2.0, READ_AGAIN_SECONDS, READ_AGAIN_SECONDS + 1.0):
+        await reader.read(observed(pods=(PENDING,)))
+    assert len(cluster.requests) == 2

@@ -2,7 +2,7 @@
 when."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -300,4 +300,20 @@ async def test_a_second_look_is_taken_when_the_plan_asks_for_one(world: World) -
     world.now = 29
     assert world.queue.take() is None
     world.now = 30
+    assert world.queue.take() == KEY
+
+
+async def test_what_stays_incomplete_is_asked_about_and_looked_at_again(world: World) -> None:
+    born = {"phase": "Pending"}
+    job = world.cluster.add(world.child(JOB, "job", status=born))
+    world.queue.take()
+    world.queue.done(KEY)
+    about = {"uid": job["metadata"]["uid"]}
+    metadata = {"namespace": "team", "name": "e"}
+    world.cluster.add({"kind": "Event", "metadata": metadata, "involvedObject": about})
+    await world.reconcile()
+    assert world.seen[-1].warnings == ()
+    await world.reconciler.reconcile(KEY, NOW + timedelta(seconds=5))
+    assert [one["metadata"]["name"] for one in world.seen[-1].warnings] == ["e"]
+    world.now = 8.0
     assert world.queue.take() == KEY
