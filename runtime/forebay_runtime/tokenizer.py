@@ -61,6 +61,7 @@ class Tokenizer:
         self._pieces: dict[int, bytes] = {}
         self._is_byte_level = _is_byte_level(json.loads(backend.to_str())["decoder"])
         self.special = special
+        self.longest_token_chars = max(map(len, backend.get_vocab(with_added_tokens=True)))
         ends = {id_ for id_, token in self._added.items() if token.content in END_OF_TURN}
         self.eos_token_ids = special.eos_token_ids | ends
 

@@ -26,6 +26,7 @@ from forebay_runtime.server.prompt import (
     TokenLimit,
     build_request,
     check_prompt,
+    check_token_ids,
     encode,
     render_messages,
 )
@@ -110,7 +111,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         service.check_model_name(body.model)
         tokenizer = service.model.tokenizer
         prompts = [
-            await encode(tokenizer, prompt) if isinstance(prompt, str) else prompt
+            await encode(tokenizer, prompt, service.limits) if isinstance(prompt, str) else prompt
             for prompt in body.prompt
         ]
         limit = completion_limit(body)
@@ -124,7 +125,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         body = parse_body(ChatBody, await request.body())
         service.check_model_name(body.model)
         text = render_messages(service.model.template, body.messages)
-        ids = await encode(service.model.tokenizer, text, add_special_tokens=False)
+        ids = await encode(service.model.tokenizer, text, service.limits, False)
         requests = [_build(service, body, ids, chat_limit(body), "messages")]
         return await _answer(service, body, requests, ChatWording(*_head(service)), request)
 
@@ -144,7 +145,7 @@ def _add_tokenizer(app: FastAPI, service: Service) -> None:
                 service.model.template, body.messages or [], body.add_generation_prompt
             )
             adds_special = False
-        ids = await encode(tokenizer, text, adds_special)
+        ids = await encode(tokenizer, text, service.limits, adds_special)
         texts = [tokenizer.token_text(id_) for id_ in ids] if body.return_token_strs else None
         return build_json_response(
             {
@@ -160,15 +161,7 @@ def _add_tokenizer(app: FastAPI, service: Service) -> None:
         """The text of token ids, special tokens written out."""
         body = parse_body(DetokenizeBody, await request.body())
         service.check_model_name(body.model)
-        if body.tokens:
-            limits = service.limits
-            for id_ in body.tokens:
-                if not 0 <= id_ < limits.vocab_size:
-                    raise BadRequest(
-                        f"The token id {id_} is outside the model's vocabulary of "
-                        f"{limits.vocab_size}",
-                        param="tokens",
-                    )
+        check_token_ids(body.tokens, service.limits, "tokens")
         return build_json_response({"prompt": service.model.tokenizer.decode(body.tokens)})
 
 

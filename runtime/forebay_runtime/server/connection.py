@@ -86,6 +86,11 @@ class Connection(HttpToolsProtocol):
         is_answered = self.cycle is None or self.cycle.response_complete
         return is_answered and not self._is_reading_head and not self.transport.is_closing()
 
+    @property
+    def is_owed_service(self) -> bool:
+        """May an idle client of the serving days be writing a request this very moment?"""
+        return self.is_idle and not self._is_newcomer
+
     def close_if_silent(self) -> None:
         """Close an idle connection unless its client has just been, or is, writing."""
         if not self.is_idle or self.loop.time() - self._silent_since < SILENCE_SECONDS:

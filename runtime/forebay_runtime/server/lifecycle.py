@@ -131,8 +131,7 @@ class Lifecycle:
         self._finish(1 if ward.is_stalled else 0)
 
     def _is_drained(self, ward: Ward) -> bool:
-        # Idle connections go once silent: their clients may be writing this very moment.
-        return not self.num_in_progress and not any(c.is_idle for c in ward.connections)
+        return not self.num_in_progress and not any(c.is_owed_service for c in ward.connections)
 
     async def _until_quiet(self, seconds: float) -> None:
         deadline = self._loop.time() + seconds

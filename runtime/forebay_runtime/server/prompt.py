@@ -33,8 +33,20 @@ class Limits:
     vocab_size: int
 
 
-async def encode(tokenizer: Tokenizer, text: str, add_special_tokens: bool = True) -> list[int]:
-    """Tokenise without holding up the loop."""
+async def encode(
+    tokenizer: Tokenizer, text: str, limits: Limits, add_special_tokens: bool = True
+) -> list[int]:
+    """Tokenise without holding up the loop, unless it is plain that the text is too long.
+
+    Raises: BadRequest if even the longest tokens would be too many.
+    """
+    least = len(text) // tokenizer.longest_token_chars
+    if least >= limits.max_model_len:
+        raise BadRequest(
+            f"This model's maximum context length is {limits.max_model_len} tokens, but the prompt "
+            f"has more than {least}; shorten the prompt",
+            code="context_length_exceeded",
+        )
     if len(text) < _LONG_TEXT_CHARS:
         return tokenizer.encode(text, add_special_tokens)
     return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens)
@@ -68,6 +80,14 @@ def check_prompt(token_ids: Sequence[int], limits: Limits, param: str) -> None:
             param=param,
             code="context_length_exceeded",
         )
+    check_token_ids(token_ids, limits, param)
+
+
+def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> None:
+    """Refuse ids that the model does not have.
+
+    Raises: BadRequest.
+    """
     for token_id in token_ids:
         if not 0 <= token_id < limits.vocab_size:
             raise BadRequest(

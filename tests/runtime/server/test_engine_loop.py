@@ -191,7 +191,7 @@ async def test_the_queue_lets_in_what_its_limits_allow(
 ) -> None:
     async with running(SteppedEngine()) as (loop, _):
         fill(loop, in_flight)
-        gate = QueueGate(ServeOptions("fake", max_num_seqs=2, **options), loop)  # type: ignore[arg-type]
+        gate = QueueGate(ServeOptions("fake", max_num_seqs=2, **options), loop)
         if not is_full:
             gate.check(new)
             return

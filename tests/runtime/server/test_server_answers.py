@@ -98,7 +98,7 @@ def test_text_parts_are_joined_by_lines(client: openai.OpenAI) -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     chat = client.chat.completions.create(
         model="fake",
-        messages=[{"role": "user", "content": parts}],  # type: ignore[list-item]
+        messages=[{"role": "user", "content": parts}],
     )
     assert chat.choices[0].message.content == "user\none\ntwo"
 

@@ -83,8 +83,9 @@ def test_an_error_says_what_is_wrong_in_openais_shape(
     [
         ({"prompt": "a" * 70}, ("64", "70")),
         ({"prompt": "a" * 60, "max_tokens": 10}, ("64", "70", "60", "10")),
+        ({"prompt": "a" * 10_000_000}, ("64", "833333")),
     ],
-    ids=["prompt", "answer"],
+    ids=["prompt", "answer", "far-too-long-to-count"],
 )
 def test_too_long_is_told_with_all_numbers(
     server: ServerProcess, body: dict[str, Any], numbers: tuple[str, ...]
