@@ -126,7 +126,7 @@ class Applier:
         self._memory.applied[kind.name, name] = Applied(
             manifest, uid_of(written), version_of(written), content_of(written)
         )
-        if known is None or version_of(known) != version_of(written):
+        if known is None or content_of(known) != content_of(written):
             log.info("Applied child service=%s kind=%s name=%s", self._key, kind.name, name)
         self._expect(kind, written)
 
