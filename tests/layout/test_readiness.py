@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from readiness import NotReadyError, is_ready, wait_until_ready
+from readiness import NotReadyError, is_true, wait_until_ready
 
 
 def service(ready: str, generation: int = 1, observed: int = 1) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def service(ready: str, generation: int = 1, observed: int = 1) -> dict[str, Any
     ],
 )
 def test_ready_speaks_of_the_spec_as_it_is_now(found: dict[str, Any], ready: bool) -> None:
-    assert is_ready(found) is ready
+    assert is_true(found, "Ready") is ready
 
 
 class FakeKubectl:
