@@ -53,7 +53,7 @@ class EngineConfig:
             ("--device", self.device, DEVICES),
             ("--dtype", self.dtype, DTYPES),
             ("--kv-cache-dtype", self.kv_cache_dtype, DTYPES),
-            ("--quantization", self.quantization.lower(), ("auto", "none")),
+            ("--quantization", self.quantization, ("None", "Auto")),
         ):
             if value not in possible:
                 raise StartError(

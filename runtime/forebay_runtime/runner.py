@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_kernels import ops
@@ -107,9 +108,10 @@ class ModelRunner:
             slots=self._slots.sent(num_tokens),
         )
 
-    def _find_slots(self, query_lens: Sequence[int], num_tokens: int) -> np.ndarray:
+    def _find_slots(self, query_lens: Sequence[int], num_tokens: int) -> NDArray[np.int64]:
         """Each token's place in the cache: block * block_size + offset."""
         positions = self._positions.array[:num_tokens]
         sequences = np.repeat(np.arange(len(query_lens)), query_lens)
         blocks = self._tables.array[sequences, positions // self.block_size]
-        return blocks.astype(np.int64) * self.block_size + positions % self.block_size
+        slots: NDArray[np.int64] = blocks.astype(np.int64) * self.block_size
+        return slots + positions % self.block_size

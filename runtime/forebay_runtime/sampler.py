@@ -45,7 +45,8 @@ class Sampler:
 
 def _split(requests: Sequence[Request]) -> list[tuple[_Draw, list[int]]]:
     """The rows that need more than the best token, by what they need."""
-    plain, filtered = [], []
+    plain: list[int] = []
+    filtered: list[int] = []
     for row, request in enumerate(requests):
         if not request.sampling.is_greedy:
             is_filtered = request.sampling.top_k > 0 or request.sampling.top_p < 1
@@ -96,6 +97,8 @@ def _draw_kept(cumulative: Tensor, token_ids: Tensor, requests: Sequence[Request
 
     Shapes: cumulative [R, C] float64; token_ids [R, C] int64; C candidates.
     """
+    if not requests:
+        return []
     num_candidates = cumulative.shape[-1]
     top_k = [min(r.sampling.top_k or num_candidates, num_candidates) for r in requests]
     # Where top_k is off, all tokens hold a mass of one, also those past the candidates.

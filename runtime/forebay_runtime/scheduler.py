@@ -29,21 +29,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The tokens [start, start + num_tokens) of one request, to be computed in one step."""
+    """The tokens [start, start + num_tokens) of one request, to be computed in one step.
+
+    catches_up: they are its last, so a token is sampled after them.
+    """
 
     request: Request
     start: int
     num_tokens: int
+    catches_up: bool
+
+    @classmethod
+    def of(cls, request: Request, start: int, num_tokens: int) -> Chunk:
+        """A request's tokens from start on."""
+        return cls(request, start, num_tokens, start + num_tokens == request.num_tokens)
 
     @property
     def end(self) -> int:
         """One past the last token."""
         return self.start + self.num_tokens
-
-    @property
-    def catches_up(self) -> bool:
-        """Does the request have all its tokens computed after this, so that one is sampled?"""
-        return self.end == self.request.num_tokens
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class Scheduler:
             num_tokens = min(num_missing, num_tokens_left - num_behind)
             if not self._grow(request, request.num_computed_tokens + num_tokens):
                 break
-            chunks.append(Chunk(request, request.num_computed_tokens, num_tokens))
+            chunks.append(Chunk.of(request, request.num_computed_tokens, num_tokens))
             num_tokens_left -= num_tokens
         return chunks
 
@@ -196,7 +200,7 @@ class Scheduler:
             self._running.append(self._waiting.popleft())
             request.block_ids += self.pool.allocate(num_blocks)
             num_tokens = min(request.num_tokens, num_tokens_left)
-            chunks.append(Chunk(request, 0, num_tokens))
+            chunks.append(Chunk.of(request, 0, num_tokens))
             num_tokens_left -= num_tokens
         return chunks
 

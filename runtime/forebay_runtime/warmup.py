@@ -71,7 +71,7 @@ def _longest(runner: ModelRunner, num_seqs: int) -> int:
 def _prefill_batch(runner: ModelRunner, num_tokens: int) -> Batch:
     """As few prompts as hold num_tokens, the first of them with as much before it as fits."""
     longest = runner.limits.max_model_len
-    chunks = []
+    chunks: list[Chunk] = []
     while num_tokens > 0:
         length = min(num_tokens, longest)
         start = longest - length if not chunks else 0
@@ -88,4 +88,4 @@ def _chunk(index: int, start: int, num_tokens: int) -> Chunk:
     """The end of a request's prompt; its block table stays zeros, so all share block 0."""
     sampling = _SAMPLING[index % len(_SAMPLING)]
     request = Request(f"warm-up-{index}", [0] * (start + num_tokens), sampling)
-    return Chunk(request, start, num_tokens)
+    return Chunk.of(request, start, num_tokens)

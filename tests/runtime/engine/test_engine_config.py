@@ -1,0 +1,32 @@
+"""Flags that no model could make right are refused before anything is read."""
+
+from pathlib import Path
+
+import pytest
+from forebay_runtime.config import EngineConfig, StartError
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        pytest.param({"device": "tpu"}, "--device tpu is not supported", id="device"),
+        pytest.param({"dtype": "int4"}, "--dtype int4 is not supported", id="dtype"),
+        pytest.param({"quantization": "INT8"}, "--quantization INT8 is not supported", id="quant"),
+        pytest.param({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8 is not", id="kv-dtype"),
+        pytest.param({"tensor_parallel_size": 2}, "--tensor-parallel-size 2 is not", id="tp"),
+        pytest.param({"max_model_len": 0}, "--max-model-len 0 is too small", id="length"),
+        pytest.param({"max_num_seqs": 0}, "--max-num-seqs 0 is too small", id="seqs"),
+        pytest.param({"kv_cache_memory_bytes": 0}, "--kv-cache-memory-bytes 0 is too", id="kv"),
+        pytest.param({"gpu_memory_utilization": 1.5}, "1.5 is outside", id="utilisation"),
+        pytest.param(
+            {"max_num_batched_tokens": 4, "max_num_seqs": 8},
+            "--max-num-batched-tokens 4 is below --max-num-seqs 8",
+            id="fewer-tokens-than-requests",
+        ),
+    ],
+)
+def test_a_flag_is_refused_in_one_sentence_that_names_it(
+    flags: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(StartError, match=sentence):
+        EngineConfig(Path("model"), **flags)  # type: ignore[arg-type]
