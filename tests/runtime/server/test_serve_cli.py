@@ -58,7 +58,7 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         (["serve", "m", "--lame-duck-seconds", "-1"], "--lame-duck-seconds"),
         (["serve", "m", "--shutdown-timeout", "inf"], "--shutdown-timeout"),
         (["serve", "m", "--tensor-parallel-size", "2"], "--tensor-parallel-size 2"),
-        (["serve", "m", "--quantization", "INT8"], "--quantization int8"),
+        (["serve", "m", "--quantization", "INT8"], "--quantization"),
         (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),
         (["serve", "m", "--unknown"], "--unknown"),
         (["train"], "train"),
