@@ -49,4 +49,4 @@ def test_who_waits_too_long_hears_what_was_last_said() -> None:
     kubectl: Any = FakeKubectl(service("False"))
 
     with pytest.raises(NotReadyError, match="Ready=False Why"):
-        wait_until_ready(kubectl, "name", "namespace", 0.01, [].append)
+        wait_until_ready(kubectl, "name", "namespace", 0.01, print)
