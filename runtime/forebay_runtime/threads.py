@@ -25,8 +25,11 @@ def wait_passively() -> None:
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may run on: its affinity, and its cgroup's quota rounded up."""
+    """CPUs to use: the least of affinity, cgroup quota (rounded up) and OMP_NUM_THREADS."""
     num_allowed = len(os.sched_getaffinity(0))
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        num_allowed = min(num_allowed, int(asked))
     quota = read_quota(_CGROUP_V2, _CGROUP_V1)
     return num_allowed if quota is None else max(1, min(num_allowed, math.ceil(quota)))
 

@@ -1,7 +1,7 @@
-"""A runner without a model: the next token is a sum over all tokens so far, read from a fake cache.
+"""A runner without a model: the next token is a sum over all tokens so far, from a fake cache.
 
-It stands at the seam between engine and runner. Every computed token is written into the slot of its
-block, and what a request's blocks hold is read back before a token is made, so that a block lost,
+It stands at the seam between engine and runner. Every computed token is written into its block's
+slot, and what a request's blocks hold is read back before a token is made, so that a block lost,
 shared or read too early changes an answer or fails.
 """
 

@@ -1,6 +1,5 @@
-"""Tiny random checkpoints of real architectures, made by transformers, with odd sizes on purpose."""
+"""Tiny random checkpoints of real architectures, by transformers, with odd sizes on purpose."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +156,3 @@ def _interleave(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, A
 def _separate(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
     pairs = rows.reshape(num_heads, -1, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape).copy()
-
-
-TINY_SIZES: Mapping[str, Any] = _ODD_SIZES

@@ -16,7 +16,7 @@ from forebay_budget.locate import is_gguf
 
 
 class Checkpoint(Protocol):
-    """Named tensors that are read once each."""
+    """Named tensors, each read into place."""
 
     def has(self, name: str) -> bool:
         """Is there a tensor of this name?"""
@@ -32,9 +32,6 @@ class Checkpoint(Protocol):
 
         Raises: ModelError if it is stored in a way that cannot be read.
         """
-
-    def unread_names(self) -> list[str]:
-        """The stored names that nobody has read yet."""
 
 
 def open_checkpoint(path: Path, config: ModelConfig) -> Checkpoint:

@@ -22,7 +22,6 @@ class FolderCheckpoint:
         Raises: ModelError if one is missing or damaged.
         """
         self._shards: dict[str, Any] = {}
-        self._read: set[str] = set()
         for shard_name in list_shards(LocalFolder(path)):
             try:
                 shard = safe_open(path / shard_name, framework="pt")
@@ -58,8 +57,3 @@ class FolderCheckpoint:
                 "float64, float32, float16 and bfloat16.",
             )
         out.copy_(tensor)
-        self._read.add(name)
-
-    def unread_names(self) -> list[str]:
-        """The names that nobody has read yet."""
-        return sorted(set(self._shards) - self._read)

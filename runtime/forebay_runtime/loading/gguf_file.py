@@ -53,7 +53,6 @@ class GgufCheckpoint:
         self._data_offset = header.data_offset
         # Copy-on-write, because torch warns of memory that it could not write to.
         self._data = torch.from_numpy(np.memmap(path, dtype=np.uint8, mode="c"))
-        self._read: set[str] = set()
         self._num_interleaved_heads: dict[str, int] = {}
         if header.metadata.get("general.architecture") in _INTERLEAVED_ARCHITECTURES:
             self._num_interleaved_heads = {
@@ -94,11 +93,6 @@ class GgufCheckpoint:
         if num_heads is not None:
             rows = _pair_halves(rows, num_heads)
         dequantise(rows, tensor.ggml_type_name, out)
-        self._read.add(tensor.name)
-
-    def unread_names(self) -> list[str]:
-        """The stored names that nobody has read yet."""
-        return sorted(set(self._tensors) - self._read)
 
     def _raw_rows(self, tensor: GgufTensor) -> Tensor:
         """A tensor's bytes, one row of the matrix (or one element of a vector) a row."""

@@ -1,6 +1,7 @@
 """The block pool hands out each block to one owner at a time, and notices when it does not."""
 
 import pytest
+
 from forebay_runtime.blocks import BlockPool, IntegrityError
 
 

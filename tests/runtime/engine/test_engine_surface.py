@@ -1,6 +1,7 @@
 """What the server may ask of an engine, shown with a fake model."""
 
 import pytest
+
 from fake_runner import FakeRunner, FakeSampler, FakeWarmer, answer_alone
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, EngineLike

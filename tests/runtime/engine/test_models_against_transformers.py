@@ -6,11 +6,12 @@ from typing import Any
 import gguf
 import pytest
 import torch
+
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.scheduler import Batch, Chunk
-from tiny_model import reference_logits, save_gguf, save_tiny, build_tiny
+from tiny_model import build_tiny, reference_logits, save_gguf, save_tiny
 
 PROMPT = [(7 * place + 3) % 131 for place in range(37)]
 
@@ -47,7 +48,11 @@ def assert_same_as_transformers(path: Path, model: Any) -> None:
         pytest.param("llama", {"tie_word_embeddings": True}, id="llama-tied"),
         pytest.param("llama", {"num_key_value_heads": 6}, id="llama-as-many-kv-heads"),
         pytest.param("llama", {"num_key_value_heads": 1}, id="llama-one-kv-head"),
-        pytest.param("llama", {"num_attention_heads": 7, "num_key_value_heads": 7}, id="llama-7"),
+        pytest.param(
+            "llama",
+            {"hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7},
+            id="llama-seven-heads",
+        ),
         pytest.param("llama", {"attention_bias": True, "mlp_bias": True}, id="llama-biases"),
         pytest.param("llama", {"head_dim": None, "num_attention_heads": 3}, id="llama-head-h/H"),
         pytest.param(

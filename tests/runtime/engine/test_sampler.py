@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.sampler import Sampler
 from forebay_runtime.scheduler import Batch, Chunk
@@ -44,9 +45,7 @@ def draw(number: int, **sampling: object) -> Counter[int]:
         pytest.param({"top_k": 3, "top_p": 0.47}, {1}, id="nucleus-counts-what-top-k-left"),
     ],
 )
-def test_exactly_the_kept_tokens_are_drawn(
-    sampling: dict[str, object], possible: set[int]
-) -> None:
+def test_exactly_the_kept_tokens_are_drawn(sampling: dict[str, object], possible: set[int]) -> None:
     assert set(draw(500, **sampling)) == possible
 
 

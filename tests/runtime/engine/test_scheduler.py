@@ -1,6 +1,7 @@
 """What one step picks, who makes room, and how requests end."""
 
 import pytest
+
 from fake_runner import answer_alone
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.request import Load, Output, Request, SamplingParams
@@ -103,7 +104,10 @@ def test_a_prompt_that_the_whole_cache_could_not_hold_ends_with_an_error() -> No
     scheduler.add(request("huge", 20))
     scheduler.add(request("small", 2))
     outputs = advance(scheduler)
-    assert [(o.request_id, o.finish_reason) for o in outputs] == [("huge", "error"), ("small", None)]
+    assert [(o.request_id, o.finish_reason) for o in outputs] == [
+        ("huge", "error"),
+        ("small", None),
+    ]
     assert outputs[0].error == (
         "The request has 20 tokens and the whole KV cache holds 16; shorten the prompt, "
         "lower max_tokens, or raise --kv-cache-memory-bytes"

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from forebay_runtime import threads
 
 
@@ -30,6 +31,16 @@ def test_the_quota_is_read_from_either_cgroup_version(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert threads.read_quota(tmp_path / "cpu.max", tmp_path / "cpu") == quota
+
+
+@pytest.mark.parametrize(("asked", "number"), [("1", 1), ("nonsense", None), ("0", None)])
+def test_fewer_threads_may_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str, number: int | None
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    unasked = threads.usable_cpus()
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert threads.usable_cpus() == (unasked if number is None else number)
 
 
 def test_never_more_threads_than_the_affinity_allows() -> None:

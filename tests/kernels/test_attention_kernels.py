@@ -1,0 +1,125 @@
+"""Paged attention over ragged batches is what the reference says, in every mix and odd size."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from forebay_kernels import attention, elementwise, reference
+from forebay_kernels.ragged import Ragged
+
+BLOCK_SIZE = 4
+NUM_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sequences as (query tokens, tokens in all)."""
+
+    spans: tuple[tuple[int, int], ...]
+    num_heads: int = 6
+    num_kv_heads: int = 3
+    head_dim: int = 10
+
+
+CASES = {
+    "one-decode": Case(((1, 1),)),
+    "one-decode-with-context": Case(((1, 9),)),
+    "decodes-of-one-length": Case(((1, 8), (1, 8))),
+    "decodes-of-like-lengths": Case(((1, 5), (1, 7), (1, 8))),
+    "decodes-of-very-unlike-lengths": Case(((1, 1), (1, 3), (1, 60), (1, 61))),
+    "decodes-out-of-order": Case(((1, 60), (1, 2), (1, 59))),
+    "whole-prompt": Case(((7, 7),)),
+    "chunk-of-a-prompt": Case(((5, 17),)),
+    "last-token-of-a-prompt-after-a-longer-one": Case(((6, 6), (1, 13))),
+    "mixed": Case(((1, 3), (1, 30), (4, 4), (9, 21), (2, 2))),
+    "one-head": Case(((1, 5), (3, 3)), num_heads=1, num_kv_heads=1, head_dim=2),
+    "one-kv-head": Case(((1, 5), (3, 3)), num_heads=5, num_kv_heads=1, head_dim=7),
+    "as-many-kv-heads": Case(((1, 5), (3, 8)), num_heads=3, num_kv_heads=3, head_dim=64),
+}
+
+
+def build_ragged(case: Case, generator: torch.Generator) -> Ragged:
+    """Sequences over blocks in random order, none shared."""
+    num_blocks = [-(-seq_len // BLOCK_SIZE) for _, seq_len in case.spans]
+    order = torch.randperm(NUM_BLOCKS, generator=generator).int()
+    tables = torch.zeros(len(case.spans), max(num_blocks), dtype=torch.int32)
+    slots = []
+    for index, ((query_len, seq_len), count) in enumerate(zip(case.spans, num_blocks, strict=True)):
+        tables[index, :count], order = order[:count], order[count:]
+        positions = torch.arange(seq_len - query_len, seq_len)
+        slots.append(
+            tables[index, positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE
+        )
+    return Ragged(
+        tuple(query_len for query_len, _ in case.spans),
+        tuple(seq_len for _, seq_len in case.spans),
+        tables,
+        torch.cat(slots),
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_attention_is_the_references(case: Case, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    ragged = build_ragged(case, generator)
+    num_tokens = sum(ragged.query_lens)
+    kv_shape = (NUM_BLOCKS, BLOCK_SIZE, case.num_kv_heads, case.head_dim)
+    k_cache, v_cache = (torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2))
+    q = torch.randn(num_tokens, case.num_heads, case.head_dim, generator=generator).to(dtype)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    out = attention.paged_attention(q, k_cache, v_cache, plan)
+    expected = reference.paged_attention(q, k_cache, v_cache, ragged)
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(out, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_rows_past_the_sequences_are_padding_and_zero() -> None:
+    ragged = build_ragged(CASES["mixed"], torch.Generator().manual_seed(0))
+    num_tokens = sum(ragged.query_lens)
+    q = torch.randn(num_tokens + 3, 6, 10)
+    cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    out = attention.paged_attention(q, cache, cache, plan)
+    assert out.shape == q.shape
+    assert not out[num_tokens:].any()
+
+
+def test_short_decodes_do_not_pay_for_long_ones() -> None:
+    case = Case(((1, 4), (1, 8), (1, 40), (1, 60)))
+    plan = attention.plan_attention(build_ragged(case, torch.Generator()), BLOCK_SIZE)
+    assert [(span.start, span.end, span.seq_len) for span in plan.spans] == [(0, 2, 8), (2, 4, 60)]
+
+
+def test_what_another_sequence_holds_is_never_seen() -> None:
+    case = Case(((1, 6), (1, 7), (3, 5)))
+    generator = torch.Generator().manual_seed(0)
+    ragged = build_ragged(case, generator)
+    q = torch.randn(5, 6, 10, generator=generator)
+    cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10, generator=generator)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    before = attention.paged_attention(q, cache, cache, plan)
+    seen = torch.zeros(NUM_BLOCKS * BLOCK_SIZE, dtype=torch.bool)
+    for table, seq_len in zip(ragged.block_tables, ragged.seq_lens, strict=True):
+        positions = torch.arange(seq_len)
+        seen[table[positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE] = True
+    cache.view(-1, 3, 10)[~seen] += 100
+    assert torch.equal(attention.paged_attention(q, cache, cache, plan), before)
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
+    ragged = build_ragged(CASES["one-decode"], torch.Generator())
+    cache = torch.zeros(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
+    with pytest.raises(ValueError, match="4 query heads do not divide over 3 KV heads"):
+        reference.paged_attention(torch.zeros(1, 4, 10), cache, cache, ragged)
+
+
+def test_keys_and_values_go_to_their_slots_and_padding_nowhere() -> None:
+    k, v = torch.randn(7, 3, 10), torch.randn(7, 3, 10)
+    slots = torch.tensor([17, 0, 255, 4, 5])
+    caches = [torch.zeros(NUM_BLOCKS, BLOCK_SIZE, 3, 10) for _ in range(4)]
+    elementwise.write_kv(k, v, caches[0], caches[1], slots)
+    reference.write_kv(k[:5], v[:5], caches[2], caches[3], slots)
+    assert torch.equal(caches[0], caches[2])
+    assert torch.equal(caches[1], caches[3])
