@@ -22,6 +22,8 @@ CONTAINER = "inspect"
 TERMINATION_LOG = "/dev/termination-log"
 FINISHED_JOB_SECONDS = 900
 """How long a finished Job can be read, by an operator that was down or by a person."""
+MOST_NAME_CHARS = 63
+"""Of a Job: its pods carry its name as a label. The fingerprint tells shortened names apart."""
 _TMP = "forebay-tmp"
 
 
@@ -32,7 +34,8 @@ def build_inspection_job(service: Service, settings: Settings) -> Manifest:
         "metadata": {"labels": MANAGED_BY | labels},
         "spec": _build_pod(service, settings),
     }
-    name = f"{service.name}-inspect-{fingerprint([service.model.uri, template], 8)}"
+    suffix = f"-inspect-{fingerprint([service.model.uri, template], 8)}"
+    name = service.name[: MOST_NAME_CHARS - len(suffix)] + suffix
     metadata = build_metadata(service, name, labels)
     return {
         "apiVersion": "batch/v1",

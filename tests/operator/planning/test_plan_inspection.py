@@ -72,6 +72,18 @@ def test_the_job_is_bounded_and_can_do_nothing() -> None:
     assert "forebay.dev/inference-service" not in {**labels, **job["metadata"]["labels"]}
 
 
+def test_the_longest_names_give_jobs_whose_pods_can_carry_their_names_and_differ() -> None:
+    names = set()
+    for end in ("a", "b"):
+        raw = service()
+        raw["metadata"]["name"] = "n" * 49 + end
+        job = child(plan(observed(raw), NOW), "Job")
+        assert job is not None
+        names.add(job["metadata"]["name"])
+    assert {len(name) for name in names} == {63}
+    assert len(names) == 2
+
+
 @pytest.mark.parametrize(
     ("uri", "volume", "mount", "argument"),
     [
