@@ -5,14 +5,18 @@ from decimal import ROUND_CEILING, Decimal
 
 _SUFFIXES: dict[str, Decimal] = {
     "": Decimal(1),
-    "m": Decimal("0.001"),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
     **{
         letter: Decimal(1000) ** power
         for power, letter in enumerate(("k", "M", "G", "T", "P", "E"), 1)
     },
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
 }
-_QUANTITY = re.compile(r"(?P<number>\d+\.?\d*|\.\d+)(?P<suffix>[a-zA-Z]*|[eE][+-]?\d+)", re.ASCII)
+_QUANTITY = re.compile(
+    r"\+?(?P<number>\d+\.?\d*|\.\d+)(?P<suffix>[eE][+-]?\d+|[a-zA-Z]*)", re.ASCII
+)
 _MAX_CHARS = 64
 _MAX_EXPONENT = 18
 
@@ -28,7 +32,7 @@ def parse_quantity(text: str) -> int:
             f"{text[:_MAX_CHARS]!r} is not an amount of memory; write it like 24Gi or 512Mi"
         )
     number, suffix = Decimal(match["number"]), match["suffix"]
-    if suffix[:1] in ("e", "E") and len(suffix) > 1:
+    if suffix[-1:].isdigit():
         exponent = int(suffix[1:])
         if abs(exponent) > _MAX_EXPONENT:
             raise ValueError(f"{text!r} is beyond the range of a quantity")
