@@ -14,7 +14,7 @@ from forebay_operator.memory import Applied, Memory, content_of
 from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object
 from forebay_operator.planned import ObjectRef
-from forebay_operator.store import Store, Written, controller_of, uid_of, version_of
+from forebay_operator.store import Store, Written, service_of, uid_of, version_of
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,7 @@ class Refused(Exception):
 
 def is_left_behind(key: Key, foreign: Mapping[str, Object]) -> bool:
     """Whether a namesake of this service that was deleted still has children to clean up."""
-    owners = [controller_of(item) or {} for item in foreign.values()]
-    namesakes = [one for one in owners if one.get("kind") == INFERENCE_SERVICE.name]
-    return any(one.get("name") == key.name for one in namesakes)
+    return any(service_of(item) == key.name for item in foreign.values())
 
 
 class Applier:
@@ -45,6 +43,8 @@ class Applier:
         self._store = store
         self._key = key
         self._memory = memory
+        self.has_found = False
+        """Whether a child was there that no watch shows: somebody took its label away."""
 
     async def find_foreign(self, children: Iterable[Object]) -> dict[str, Object]:
         """Objects of someone else that have a child's name, by `Kind/name`."""
@@ -150,6 +150,7 @@ class Applier:
             known = await self._cluster.get(kind, self._key.namespace, name)
             if known is not None and is_owned(known, self._memory.uid):
                 self._store.put(known)
+                self.has_found = True
         return known
 
     def _expect(self, kind: Kind, written: Object) -> None:

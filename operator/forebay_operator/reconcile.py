@@ -105,18 +105,20 @@ class Reconciler:
             return None
         applier = Applier(self._cluster, self._store, key, memory)
         decided = self._planner(observed, now)
-        if is_shrinking(observed, decided):
-            await self._scraper.refresh(key)
-            observed = replace(observed, loads=select_loads(observed.pods, self._scraper.loads))
-            decided = self._planner(observed, now)
         foreign = await applier.find_foreign(decided.children)
         if is_left_behind(key, foreign):
             self._queue.add_later(key, LEFT_BEHIND_SECONDS)
             return None
         if foreign:
-            observed = replace(observed, foreign=tuple(foreign))
-            decided = self._planner(observed, now)
             self._queue.add_later(key, FOREIGN_SECONDS)
+        if foreign or applier.has_found:
+            known = self._read(key, memory) or observed
+            observed = replace(known, foreign=tuple(foreign))
+            decided = self._planner(observed, now)
+        if is_shrinking(observed, decided):
+            await self._scraper.refresh(key)
+            observed = replace(observed, loads=select_loads(observed.pods, self._scraper.loads))
+            decided = self._planner(observed, now)
         return await self._carry_out(applier, memory, observed, decided, now)
 
     async def _carry_out(
@@ -154,8 +156,11 @@ class Reconciler:
                     raise
         await post_notes(self._cluster, observed.service, decided.notes, memory, time.monotonic())
 
+    def _read(self, key: Key, memory: Memory) -> Observed | None:
+        return observe(self._store, key, self._settings, memory, self._scraper.loads)
+
     async def _observe(self, key: Key, memory: Memory, now: datetime) -> Observed | None:
-        observed = observe(self._store, key, self._settings, memory, self._scraper.loads)
+        observed = self._read(key, memory)
         if observed is None or observed.service["metadata"].get("deletionTimestamp"):
             return None
         unexplained = list_unexplained(observed) - memory.asked_for
@@ -163,9 +168,7 @@ class Reconciler:
             for pod in (await self._cluster.list(POD, key.namespace)).objects:
                 self._store.put(pod)
             memory.asked_for |= unexplained
-            observed = (
-                observe(self._store, key, self._settings, memory, self._scraper.loads) or observed
-            )
+            observed = self._read(key, memory) or observed
         return await self._with_warnings(observed, memory, now)
 
     async def _with_warnings(self, observed: Observed, memory: Memory, now: datetime) -> Observed:

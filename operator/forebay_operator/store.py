@@ -3,7 +3,8 @@ it.
 
 Watches and lists feed it, `observe` reads it. It never goes back: an older version of an object is
 ignored, and so is an object that was seen deleted (a list may be older than the watch that runs
-beside it).
+beside it). A watch by label also calls an object deleted that lost the label; such a one returns
+with a version that is not older.
 """
 
 from collections import OrderedDict, defaultdict
@@ -51,7 +52,7 @@ class Store:
     def __init__(self) -> None:
         self._objects: dict[str, dict[Place, Object]] = defaultdict(dict)
         self._owned: dict[Key, dict[tuple[str, Place], Object]] = {}
-        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self._tombstones: OrderedDict[str, int | None] = OrderedDict()
         self.has_nodes = True
         """False where nodes may not be read."""
 
@@ -59,7 +60,7 @@ class Store:
         """Take a newer version in; the keys whose decision it may change, if anything is new."""
         kind, place = item["kind"], place_of(item)
         known = self._objects[kind].get(place)
-        if uid_of(item) in self._tombstones:
+        if self._is_buried(item):
             return ()
         if known is not None and version_of(known) >= version_of(item):
             return ()
@@ -75,7 +76,7 @@ class Store:
 
     def drop(self, item: Object) -> Keys:
         """Forget a deleted object for good; the keys whose decision that may change."""
-        self.bury(uid_of(item))
+        self.bury(uid_of(item), version_of(item))
         kind, place = item["kind"], place_of(item)
         known = self._objects[kind].get(place)
         if known is None or uid_of(known) != uid_of(item):
@@ -85,9 +86,9 @@ class Store:
             return self.keys()
         return () if key is None else (key,)
 
-    def bury(self, uid: str) -> None:
-        """Never take an object of this uid in again: it is gone, whatever an older list says."""
-        self._tombstones[uid] = None
+    def bury(self, uid: str, version: int | None = None) -> None:
+        """Take no object of this uid in that is older than its end; none at all without one."""
+        self._tombstones[uid] = version
         while len(self._tombstones) > MAX_TOMBSTONES:
             self._tombstones.popitem(last=False)
 
@@ -129,13 +130,20 @@ class Store:
         for item in listing.objects:
             mine = known.get(place_of(item))
             is_newer = mine is None or version_of(mine) < version_of(item)
-            if is_newer and uid_of(item) not in self._tombstones:
+            if is_newer and not self._is_buried(item):
                 behind.newer.append(item)
         for place, item in known.items():
             is_old = version_of(item) <= listing.resource_version
             if namespace in (None, place[0]) and is_old and uid_of(item) not in listed:
                 behind.ghosts.append(item)
         return behind
+
+    def _is_buried(self, item: Object) -> bool:
+        """An object's end has a version of its own, which no state of its life reaches."""
+        if uid_of(item) not in self._tombstones:
+            return False
+        end = self._tombstones[uid_of(item)]
+        return end is None or version_of(item) < end
 
     def _remove(self, kind: str, place: Place) -> Key | None:
         known = self._objects[kind].pop(place, None)
@@ -169,17 +177,28 @@ def controller_of(item: Object) -> Object | None:
     return next((one for one in references if one.get("controller")), None)
 
 
+def service_of(item: Object) -> str:
+    """The name of the InferenceService that controls an object; empty where none does.
+
+    Several projects have a kind of that name: only the group tells them apart.
+    """
+    controller = controller_of(item) or {}
+    group = str(controller.get("apiVersion", "")).partition("/")[0]
+    is_service = (group, controller.get("kind")) == (
+        INFERENCE_SERVICE.group,
+        INFERENCE_SERVICE.name,
+    )
+    return str(controller["name"]) if is_service else ""
+
+
 def owner_of(item: Object) -> Key | None:
     """The service that an object speaks of: by its controller, else by its labels."""
     metadata = item["metadata"]
     namespace = metadata.get("namespace", "")
     if item["kind"] == INFERENCE_SERVICE.name:
         return Key(namespace, metadata["name"])
-    controller = controller_of(item) or {}
-    if controller.get("kind") == INFERENCE_SERVICE.name:
-        return Key(namespace, controller["name"])
     labels = metadata.get("labels") or {}
-    name = labels.get(SERVICE_LABEL) or labels.get(INSPECTION_LABEL)
+    name = service_of(item) or labels.get(SERVICE_LABEL) or labels.get(INSPECTION_LABEL)
     return Key(namespace, name) if name else None
 
 

@@ -148,6 +148,22 @@ def test_what_somebody_changes_in_a_child_is_put_right(
     wait_until("The port is put right", is_right)
 
 
+def test_a_child_whose_label_somebody_takes_away_is_not_lost(
+    operator: OperatorProcess, node: PlayedNode
+) -> None:
+    apply(node)
+    serve(node)
+    label = "app.kubernetes.io/managed-by"
+    node.server.kubectl("label", "-n", node.namespace, "deployment/smollm2", f"{label}-")
+    wait_until("It is labelled again", lambda: label in deployed(node)["metadata"]["labels"])
+    node.server.kubectl("scale", "-n", node.namespace, "fisvc/smollm2", "--replicas=0")
+    wait_until("It still follows", lambda: deployed(node)["spec"]["replicas"] == 0)
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    settled = {"observedGeneration": deployed(node)["metadata"]["generation"]}
+    node.patch_status("deployments", "smollm2", {**settled, **dict.fromkeys(counts, 0)})
+    wait_for(node, "Ready", "True", "ScaledToZero")
+
+
 def test_a_child_that_somebody_deletes_comes_back(
     operator: OperatorProcess, node: PlayedNode
 ) -> None:

@@ -17,12 +17,22 @@ LABELS = {
 }
 
 
+GROUPS = {
+    "InferenceService": "forebay.dev/v1alpha1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "Job": "batch/v1",
+}
+
+
 def item(kind: str, name: str, uid: str, owner: tuple[str, str, str] = ("", "", "")) -> Any:
     metadata: dict[str, Any] = {"namespace": "team", "name": name, "uid": uid}
     metadata |= {"resourceVersion": "1", "labels": LABELS.get(kind, {})}
     if owner[0]:
         names = dict(zip(("kind", "name", "uid"), owner, strict=True))
-        metadata["ownerReferences"] = [{**names, "controller": True}]
+        metadata["ownerReferences"] = [
+            {**names, "apiVersion": GROUPS[owner[0]], "controller": True}
+        ]
     return {"kind": kind, "metadata": metadata, "spec": {}}
 
 

@@ -67,9 +67,13 @@ class World:
 def manifest(kind: Any, name: str, owner: str = "", **parts: Any) -> dict[str, Any]:
     metadata: dict[str, Any] = {"namespace": "team", "name": name}
     if owner:
-        reference = {"kind": "InferenceService", "name": "llama", "uid": owner, "controller": True}
-        metadata["ownerReferences"] = [reference]
+        metadata["ownerReferences"] = [reference("forebay.dev/v1alpha1", owner)]
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **parts}
+
+
+def reference(api_version: str, uid: str) -> dict[str, Any]:
+    owner = {"kind": INFERENCE_SERVICE.name, "name": "llama", "uid": uid, "controller": True}
+    return {"apiVersion": api_version, **owner}
 
 
 @pytest.fixture
@@ -166,6 +170,33 @@ async def test_children_of_a_deleted_namesake_are_waited_for(world: World) -> No
     assert await world.reconcile() is None
     assert world.seen[-1].deployment is None
     assert world.cluster.writes == []
+
+
+async def test_an_inference_service_of_another_project_is_told_of_not_waited_for(
+    world: World,
+) -> None:
+    theirs = manifest(DEPLOYMENT, "llama")
+    theirs["metadata"]["ownerReferences"] = [reference("serving.kserve.io/v1beta1", "theirs")]
+    world.cluster.add(theirs)
+    world.plan = lambda observed: Plan(children=(world.child(),))
+    assert await world.reconcile() is not None
+    assert world.seen[-1].foreign == ("Deployment/llama",)
+
+
+async def test_a_child_that_no_watch_shows_is_decided_upon_as_it_is(world: World) -> None:
+    """As when somebody took the label away by which it is watched."""
+    world.cluster.is_silent = True
+    world.cluster.add(world.child(spec={"replicas": 3}))
+    world.cluster.is_silent = False
+
+    def keep_or_begin(observed: Observed) -> Plan:
+        found = observed.deployment
+        replicas = found["spec"]["replicas"] if found else 1
+        return Plan(children=(world.child(spec={"replicas": replicas}),))
+
+    world.plan = keep_or_begin
+    await world.reconcile()
+    assert world.cluster.objects["Deployment", "team", "llama"]["spec"] == {"replicas": 3}
 
 
 async def test_a_refusal_is_told_of_in_the_status_and_heals(world: World) -> None:
@@ -271,8 +302,8 @@ async def test_a_status_that_the_schema_cuts_is_not_written_for_ever(world: Worl
 async def test_a_job_that_ended_unseen_has_its_pods_read(world: World) -> None:
     job = world.cluster.add(world.child(JOB, "job", status={"succeeded": 1}))
     pod = manifest(POD, "job-x", status={"phase": "Succeeded"})
-    reference = {"kind": "Job", "name": "job", "uid": job["metadata"]["uid"], "controller": True}
-    pod["metadata"]["ownerReferences"] = [reference]
+    owner = {"kind": "Job", "name": "job", "uid": job["metadata"]["uid"], "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
     pod["metadata"]["labels"] = {"forebay.dev/inspection-of": "llama"}
     world.cluster.is_silent = True
     world.cluster.add(pod)

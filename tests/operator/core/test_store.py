@@ -18,8 +18,11 @@ def item(kind: str, name: str, version: int, uid: str = "", **metadata: Any) -> 
     return {"kind": kind, "metadata": {**metadata, **own}, "spec": {}}
 
 
-def owner(name: str, kind: str = "InferenceService") -> dict[str, Any]:
-    return {"ownerReferences": [{"kind": kind, "name": name, "uid": "u", "controller": True}]}
+def owner(
+    name: str, kind: str = "InferenceService", version: str = "forebay.dev/v1alpha1"
+) -> dict[str, Any]:
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": "u", "controller": True}
+    return {"ownerReferences": [reference]}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,7 @@ def owner(name: str, kind: str = "InferenceService") -> dict[str, Any]:
             (KEY,),
         ),
         (item("Deployment", "other", 1, **owner("other", "Something")), ()),
+        (item("Deployment", "d", 1, **owner("llama", version="serving.kserve.io/v1beta1")), ()),
         (item("Pod", "p", 1), ()),
     ],
     ids=[
@@ -49,6 +53,7 @@ def owner(name: str, kind: str = "InferenceService") -> dict[str, Any]:
         "an inspecting pod speaks of its label's service",
         "a pod's ReplicaSet does not hide its service",
         "another kind of owner is no service",
+        "a kind of the same name in another group is no service",
         "an unlabelled pod speaks of nobody",
     ],
 )
@@ -78,6 +83,20 @@ def test_a_deleted_object_does_not_return_from_an_older_list() -> None:
     assert store.drop(item("Pod", "p", 6)) == (KEY,)
     assert store.put(item("Pod", "p", 5, **owner("llama"))) == ()
     assert store.find(POD, "team", "p") is None
+
+
+def test_an_object_that_only_lost_and_regained_its_label_returns() -> None:
+    store = Store()
+    store.put(item("Deployment", "d", 5, **owner("llama")))
+    assert store.drop(item("Deployment", "d", 6, **owner("llama"))) == (KEY,)
+    assert store.put(item("Deployment", "d", 6, **owner("llama"))) == (KEY,)
+    assert store.put(item("Deployment", "d", 7, **owner("llama"))) == (KEY,)
+
+
+def test_an_object_that_was_asked_for_and_is_gone_never_returns() -> None:
+    store = Store()
+    store.bury("uid-p")
+    assert store.put(item("Pod", "p", 99, **owner("llama"))) == ()
 
 
 def test_a_late_deletion_does_not_take_a_newer_namesake() -> None:
