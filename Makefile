@@ -49,7 +49,7 @@ kube: python ## the API server that component tests start
 	@e2e/cluster/cluster build kube
 
 cluster: python ## a cluster with the operator in it, and nothing served
-	@$(PYTHON) e2e/lib/bring_up.py
+	@$(PYTHON) e2e/lib/demo.py cluster
 
 $(VENV)/made: pyproject.toml constraints.txt | python
 	@$(PYTHON) e2e/lib/environments.py $(VENV)

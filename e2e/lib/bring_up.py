@@ -40,7 +40,3 @@ def _build_images(cluster: Cluster) -> None:
 def _pack_model() -> None:
     with step("Model as an OCI image"):
         pack_model()
-
-
-if __name__ == "__main__":
-    bring_up()

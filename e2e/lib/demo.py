@@ -1,6 +1,6 @@
 """`make demo`: from a clone to a language model that answers, on a real Kubernetes.
 
-`make demo-down` and `make clean` undo it.
+`make cluster` does its first half, for the tests; `make demo-down` and `make clean` undo it.
 """
 
 import os
@@ -66,13 +66,13 @@ def clean() -> None:
 
 
 def main(command: str) -> int:
-    """Run one of the three commands; 0 when it did what it should."""
+    """Run one of the commands; 0 when it did what it should."""
     missing = find_missing()
     if missing:
         print("This cannot begin:", *missing, sep="\n  ", file=sys.stderr)
         return 1
     try:
-        {"up": demo, "down": down, "clean": clean}[command]()
+        {"up": demo, "cluster": bring_up, "down": down, "clean": clean}[command]()
     except (CommandError, NotReadyError) as error:
         print(error, file=sys.stderr)
         return 1
