@@ -14,6 +14,17 @@ _TRANSIENT = frozenset(
         "HubTimeout",
         "ServiceAccountMissing",
         "ApplyFailed",
+        # What a node does to a pod, whose successor is tried elsewhere.
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "Preempting",
+        "Terminated",
+        "UnexpectedAdmissionError",
     }
 )
 """Reasons that often pass by themselves: Reconciling, not Stalled, until the deadline."""

@@ -102,6 +102,9 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
         return None
     if outlook.cause is not None:
         return failed("Progressing", outlook.cause)
+    if not outlook.is_current:
+        message = "Pods of an earlier spec are kept until the new model is known."
+        return Condition("Progressing", "True", "Inspecting", message)
     if outlook.progress.is_complete:
         message = "Every wanted replica runs and is ready."
         return Condition("Progressing", "True", "Complete", message)

@@ -129,7 +129,7 @@ def _check_volumes(patient: Patient) -> Cause | None:
 
 
 def _check_memory(patient: Patient) -> Cause | None:
-    if patient.ended.get("reason") != "OOMKilled":
+    if patient.ended.get("reason") != "OOMKilled" or patient.status.get("started"):
         return None
     resources = container_spec(patient.pod, patient.container).get("resources") or {}
     limit = (resources.get("limits") or {}).get("memory")
@@ -192,12 +192,28 @@ def last_words(message: str) -> str:
     return trim(lines[-1]) if lines else ""
 
 
+def explain_taking(pod: Object) -> Cause | None:
+    """Why a node gave a pod up or never took it: evicted, preempted, shut down, not admitted.
+
+    The kubelet names a reason only then; how the container fared on the way out says nothing.
+    """
+    status = pod.get("status") or {}
+    if not is_finished(pod) or not status.get("reason"):
+        return None
+    says = trim(status.get("message", "")) or "its node gave no reason"
+    return Cause(status["reason"], f"Pod {pod_name(pod)} was ended by its node: {says}.")
+
+
+def _check_taking(patient: Patient) -> Cause | None:
+    return explain_taking(patient.pod)
+
+
 def _check_finished(patient: Patient) -> Cause | None:
     if not is_finished(patient.pod):
         return None
     status = patient.pod["status"]
     says = trim(status.get("message", "")) or f"phase {status['phase']}"
-    return Cause(status.get("reason") or "PodFailed", f"Pod {patient.name} ended: {says}.")
+    return Cause("PodFailed", f"Pod {patient.name} ended: {says}.")
 
 
 def _check_readiness(patient: Patient) -> Cause | None:
@@ -208,6 +224,7 @@ def _check_readiness(patient: Patient) -> Cause | None:
 
 
 _CHECKS: tuple[Callable[[Patient], Cause | None], ...] = (
+    _check_taking,
     _check_scheduling,
     _check_images,
     _check_configuration,

@@ -7,7 +7,7 @@ from datetime import datetime
 from forebay_budget.inspection import Inspection, ModelError
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes import Cause, explain_refusal, trim
-from forebay_operator.planning.diagnosis import Patient, diagnose_pod, last_words
+from forebay_operator.planning.diagnosis import Patient, diagnose_pod, explain_taking, last_words
 from forebay_operator.planning.inspection_job import CONTAINER
 from forebay_operator.planning.model_source import name_as_written
 from forebay_operator.planning.pods import container_status
@@ -40,17 +40,25 @@ def read_verdict(situation: Situation, job: Object) -> Verdict:
     finish = finish_of(job)
     if pod is None:
         return _verdict_without_pod(situation, job, finish)
-    ended = (container_status(pod, CONTAINER).get("state") or {}).get("terminated")
-    if ended:
-        return _verdict_of_end(ended, situation)
     patient = Patient(
         pod, CONTAINER, situation.service, situation.warnings_about(_uid(pod)), situation.now
     )
+    if cause := explain_taking(pod):
+        return Verdict(cause=cause, retry_from=_end_of(finish, situation.now))
+    ended = (container_status(pod, CONTAINER).get("state") or {}).get("terminated")
+    if ended:
+        return _verdict_of_end(ended, situation)
     cause = diagnose_pod(patient)
     if cause is None and _has_failed_for_long(finish, situation.now):
         return _verdict_without_pod(situation, job, finish)
+    if finish.get("type") == "Failed":
+        return Verdict(cause=cause, retry_from=_end_of(finish, situation.now))
     is_retried = cause is not None and cause.reason in _RETRIED_WHILE_STUCK
     return Verdict(cause=cause, retry_from=_created(job) if is_retried else None)
+
+
+def _end_of(finish: Object, now: datetime) -> datetime:
+    return parse_time(finish["lastTransitionTime"]) if finish else now
 
 
 def _has_failed_for_long(finish: Object, now: datetime) -> bool:

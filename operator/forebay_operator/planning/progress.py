@@ -7,6 +7,7 @@ from forebay_operator.planning.causes import Cause, explain_refusal
 from forebay_operator.planning.diagnosis import Patient, diagnose_pod, seconds_until_ailing
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
+    created_at,
     is_finished,
     is_leaving,
     is_ready,
@@ -48,7 +49,7 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
     return Progress(
         num_wanted,
         num_existing=status.get("replicas", 0),
-        num_updated=status.get("updatedReplicas", 0) if _runs(deployment, wanted_hash) else 0,
+        num_updated=sum(not is_finished(pod) for pod in _staying(situation, wanted_hash)),
         num_ready=num_ready,
         is_complete=is_complete,
         is_overdue=is_judged and _is_overdue(deployment),
@@ -102,10 +103,13 @@ def _pod_cause(patients: list[Patient]) -> Cause | None:
 
 def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
     """The pods of the wanted template; an evicted one last, for its successor tells more."""
-    staying = [
+    staying = _staying(situation, wanted_hash)
+    served_at = max((created_at(pod) for pod in staying if is_ready(pod)), default=None)
+    # What ended before a pod that serves was made has been made good, but its object lingers.
+    told = [
         pod
-        for pod in situation.observed.pods
-        if not is_leaving(pod) and template_hash(pod) == wanted_hash
+        for pod in staying
+        if not is_finished(pod) or served_at is None or created_at(pod) > served_at
     ]
     return [
         Patient(
@@ -115,5 +119,13 @@ def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
             situation.warnings_about(pod_uid(pod)),
             situation.now,
         )
-        for pod in sorted(staying, key=is_finished)
+        for pod in sorted(told, key=is_finished)
+    ]
+
+
+def _staying(situation: Situation, wanted_hash: str) -> list[Object]:
+    return [
+        pod
+        for pod in situation.observed.pods
+        if not is_leaving(pod) and template_hash(pod) == wanted_hash
     ]

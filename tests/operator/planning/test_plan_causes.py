@@ -42,6 +42,9 @@ def unready(since: float) -> dict[str, Any]:
     return running | {"conditions": [condition("Ready", "False", since=since)]}
 
 
+EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+
+
 def slow(seconds: int) -> dict[str, Any]:
     ended = {"exitCode": 143, "startedAt": "2026-01-01T11:00:00Z"}
     ended["finishedAt"] = f"2026-01-01T11:{seconds // 60:02}:{seconds % 60:02}Z"
@@ -157,9 +160,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     ),
     "an eviction": (
         {},
-        {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."},
+        EVICTED,
         "Evicted",
         "The node was low on memory.",
+    ),
+    "an eviction that killed its container": (
+        {},
+        container(state=terminated(137)) | EVICTED,
+        "Evicted",
+        "was ended by its node: The node was low on memory.",
+    ),
+    "not ready any more, and out of memory once before": (
+        {},
+        unready(since=-10) | container(started=True, lastState=terminated(137, reason="OOMKilled")),
+        "NotReady",
+        "its readiness probe fails",
     ),
 }
 
@@ -257,9 +272,14 @@ def test_pulling_and_backing_off_are_told_in_one_sentence() -> None:
     ("cause", "kind"),
     [
         (unschedulable(FULL), "Reconciling"),
+        (EVICTED, "Reconciling"),
         (container(state=terminated(137, reason="OOMKilled")), "Stalled"),
     ],
-    ids=["what may pass by itself is being reconciled", "what needs a person is stalled"],
+    ids=[
+        "what may pass by itself is being reconciled",
+        "what a node ended is tried on another",
+        "what needs a person is stalled",
+    ],
 )
 def test_failures_are_told_to_kstatus(cause: dict[str, Any], kind: str) -> None:
     cluster = settled()
@@ -267,6 +287,20 @@ def test_failures_are_told_to_kstatus(cause: dict[str, Any], kind: str) -> None:
     decided = cluster.decide()
     other = {"Reconciling": "Stalled", "Stalled": "Reconciling"}[kind]
     assert says(decided, kind)[0] == "True" and not condition_of(decided, other)
+
+
+def test_an_eviction_that_was_made_good_long_ago_is_not_told_again() -> None:
+    """The evicted pod's object stays for as long as Kubernetes keeps it."""
+    cluster = settled()
+    cluster.pods.append({**cluster.pods[0], "status": EVICTED})
+    cluster.pods[0] = {**cluster.pods[0], "metadata": cluster.pods[0]["metadata"] | LATER}
+    cluster.change(replicas=2)
+    decided = cluster.decide()
+    assert says(decided, "Progressing") == ("True", "Scaling")
+    assert not condition_of(decided, "Stalled")
+
+
+LATER = {"creationTimestamp": "2026-01-01T13:00:00Z", "name": "successor", "uid": "successor"}
 
 
 def deployment_says(cluster: ToyCluster, *conditions: dict[str, Any]) -> None:

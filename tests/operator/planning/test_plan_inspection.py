@@ -249,6 +249,28 @@ def test_an_inspection_out_of_memory_says_so() -> None:
     assert says(decided, "ModelInspected") == ("False", "InspectionOutOfMemory")
 
 
+TAKEN = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [{}, {"state": terminated(137)}],
+    ids=["before its container ran", "while its container ran"],
+)
+def test_a_job_whose_pod_was_taken_from_its_node_is_told_and_tried_again(
+    container: dict[str, Any],
+) -> None:
+    job = born(wanted_job())
+    failed = condition("Failed", "True", "BackoffLimitExceeded", since=0)
+    job["status"] = {"failed": 1, "conditions": [failed]}
+    early = picture(job, job_pod(job, TAKEN, **container), now=1)
+    assert says(early, "ModelInspected") == ("False", "Evicted")
+    assert "The node was low on memory" in condition_of(early, "ModelInspected")["message"]
+    assert early.deletions == ()
+    late = picture(job, job_pod(job, TAKEN, **container), now=11)
+    assert [one.name for one in late.deletions] == [job["metadata"]["name"]]
+
+
 @pytest.mark.parametrize(
     "conditions",
     [[], [failing_since(-5)], [failing_since(-65)]],

@@ -108,6 +108,24 @@ def test_in_the_decision_that_changes_the_template_it_is_not_ready_any_more() ->
     assert says(decided, "Available")[0] == "True"
 
 
+def test_while_a_new_model_is_read_the_old_pods_are_no_complete_rollout() -> None:
+    cluster = settled()
+    cluster.change(model={"uri": "oci://reg.test/other:1"})
+    decided = cluster.decide()
+    assert says(decided, "Progressing") == ("True", "Inspecting")
+    assert says(decided, "Available") == ("True", "ReplicasReady")
+
+
+def test_pods_of_an_older_template_do_not_count_for_this_generation() -> None:
+    """Right after the write the Deployment's counts still speak of the template before."""
+    cluster = settled()
+    cluster.change(engine={"maxModelLen": 1024})
+    cluster.carry_out(cluster.decide())
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "RollingOut")
+    assert "0 run this generation" in condition_of(decided, "Ready")["message"]
+
+
 def test_no_replicas_are_as_ready_as_can_be() -> None:
     decided = settled(replicas=0).decide()
     assert says(decided, "Ready") == ("True", "ScaledToZero")
