@@ -76,13 +76,15 @@ class Scraper:
 
     def _targets(self, key: Key, now: float, period: float) -> Iterator[Target]:
         for pod in self._store.children(key, POD):
-            # A tick comes a little early or late; half a tick of grace keeps the pace.
-            if now - self._asked_at.get(uid_of(pod), float("-inf")) < period - FAST_SECONDS / 2:
-                continue
             target = to_target(key, pod)
-            if target is not None:
-                self._asked_at[target.uid] = now
-                yield target
+            if target is None:  # what it said before is over
+                self.loads.pop(uid_of(pod), None)
+                continue
+            # A tick comes a little early or late; half a tick of grace keeps the pace.
+            if now - self._asked_at.get(target.uid, float("-inf")) < period - FAST_SECONDS / 2:
+                continue
+            self._asked_at[target.uid] = now
+            yield target
 
     def note(self, target: Target, load: PodLoad) -> None:
         """Keep what a pod said, and have its service looked at if that is news."""

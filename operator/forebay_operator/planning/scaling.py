@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from forebay_operator.observed import ScalingMemory
-from forebay_operator.planning.pods import created_at, is_leaving, is_ready, load_of, pod_condition
+from forebay_operator.planning.pods import created_at, is_ready, load_of, pod_condition
 from forebay_operator.planning.scaling_report import Decision, report_scaling
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import parse_time
@@ -55,7 +55,7 @@ def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
         return ScalingStep(situation.service.replicas, memory)
     deployment = situation.observed.deployment
     if deployment is None:
-        return ScalingStep(rule.min_replicas, memory)
+        return _begin(situation, rule, memory)
     num_replicas = deployment["spec"].get("replicas", 1)
     queue = read_queue(situation, num_replicas, max_num_seqs)
     memory = _measure(situation, memory, queue)
@@ -70,6 +70,14 @@ def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
         decision if decision.num_replicas != num_replicas else None,
         _seconds_to_shrink(memory, rule, situation.now),
     )
+
+
+def _begin(situation: Situation, rule: Scaling, memory: ScalingMemory) -> ScalingStep:
+    """Without a Deployment: the least, or what was decided before somebody deleted it."""
+    told = dict(situation.previous.get("scaling") or {})
+    decided = told.get("desiredReplicas", rule.min_replicas)
+    num_replicas = min(max(decided, rule.min_replicas), rule.max_replicas)
+    return ScalingStep(num_replicas, memory, told or None)
 
 
 def decide(queue: Queue, rule: Scaling, memory: ScalingMemory, now: datetime) -> Decision:
@@ -110,21 +118,19 @@ def can_shrink(queue: Queue, max_num_seqs: int) -> bool:
 
 
 def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int) -> Queue:
-    """Add up the pods; replicas that are not ready yet, or not even created, are pending.
+    """Add up the ready pods; replicas that are not ready, or not even created, are pending.
 
-    A silent pod is full of running requests, which keeps it and its peers; no queue is invented for
-    it, which would call for more pods that may be just as silent.
+    What a pod said before it stopped being ready is over: a crash has emptied its queue.
+    A silent pod is full of running requests, which keeps it and its peers; no queue is invented
+    for it, which would call for more pods that may be just as silent.
     """
-    staying = [pod for pod in situation.observed.pods if not is_leaving(pod)]
-    num_ready = min(sum(is_ready(pod) for pod in staying), num_replicas)
+    ready = [pod for pod in situation.observed.pods if is_ready(pod)]
+    num_ready = min(len(ready), num_replicas)
     num_running = num_waiting = 0
-    for pod in staying:
+    for pod in ready:
         load = load_of(pod, situation.observed.loads)
-        if load is not None:
-            num_running += load.num_running
-            num_waiting += load.num_waiting
-        elif is_ready(pod):
-            num_running += max_num_seqs
+        num_running += max_num_seqs if load is None else load.num_running
+        num_waiting += 0 if load is None else load.num_waiting
     return Queue(num_ready, num_replicas - num_ready, num_running, num_waiting)
 
 

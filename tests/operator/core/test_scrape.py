@@ -110,6 +110,18 @@ def test_what_pods_said_goes_with_them() -> None:
     assert scraper.loads == {}
 
 
+def test_what_a_pod_said_before_it_stopped_being_ready_is_forgotten() -> None:
+    store = Store()
+    store.put(service({}))
+    store.put(pod())
+    scraper = Scraper(store, WorkQueue())
+    for target in scraper.due_targets(0.0):
+        scraper.note(target, PodLoad(True, 4, 11))
+    store.put(pod(metadata={"resourceVersion": "3"}, status={"conditions": [UNREADY]}))
+    list(scraper.due_targets(2.0))
+    assert scraper.loads == {}
+
+
 def test_an_answer_is_read_and_nonsense_is_none() -> None:
     said = {"running": 1, "waiting": 2, "kvCacheUsage": 0.5, "freeKvTokens": 3}
     assert parse_load(said) == PodLoad(True, 1, 2, 0.5, 3)

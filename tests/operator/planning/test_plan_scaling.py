@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from forebay_operator.observed import PodLoad, ScalingMemory
 from forebay_operator.planning.scaling import Queue, can_shrink, decide
 from forebay_operator.service import Scaling
-from observed_builder import NOW, at, child, load, service, text
+from observed_builder import NOW, at, child, condition, load, service, text
 from toy_cluster import ToyCluster
 
 RULE = Scaling(max_replicas=8, min_replicas=1, target_queue_depth=4, window_seconds=300)
@@ -46,7 +46,7 @@ def queue(ready: int = 1, pending: int = 0, running: int = 0, waiting: int = 0) 
         "a pending replica takes its share",
         "pending replicas count when more are asked",
         "never above maxReplicas",
-        "the queue of an unready pod counts",
+        "doubling counts from one while nothing is ready",
     ],
 )
 def test_up_follows_what_waits(seen: Queue, replicas: int) -> None:
@@ -187,6 +187,24 @@ def test_the_explanation_of_a_change_stands_while_the_new_pods_start() -> None:
     cluster.decide_and_apply()
     before = cluster.report()
     cluster.step(2)
+    assert cluster.decide_and_apply() == 2
+    assert cluster.report() == before
+
+
+def test_the_queue_of_a_pod_that_crashed_is_gone_with_it() -> None:
+    cluster = ScalingCluster()
+    cluster.say(load(4, 11))
+    cluster.befall({"phase": "Running", "conditions": [condition("Ready", "False")]})
+    assert cluster.decide_and_apply() == 1
+
+
+def test_a_deployment_that_somebody_deleted_returns_with_the_replicas_that_were_decided() -> None:
+    cluster = ScalingCluster()
+    cluster.say(load(4, 11))
+    assert cluster.decide_and_apply() == 2
+    before = cluster.report()
+    del cluster.children["Deployment", "smollm2"]
+    cluster.pods.clear()
     assert cluster.decide_and_apply() == 2
     assert cluster.report() == before
 
