@@ -6,6 +6,7 @@ changed.
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -20,10 +21,23 @@ from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
+NO_ANSWERS = (
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RecursionError,  # JSON that is nested without end
+)
+
 FAST_SECONDS = 2.0
 SLOW_SECONDS = 30.0
 TIMEOUT_SECONDS = 1.5
 MAX_CONNECTIONS = 64
+MOST_ANSWER_BYTES = 4096
+"""Pods are not trusted: an answer is short, uncompressed, and leads nowhere else."""
+MOST_COUNTED = 2**53
 DEFAULT_PORT = 8000
 
 
@@ -47,12 +61,11 @@ class Scraper:
         self._asked_at: dict[str, float] = {}
         """Monotonic time by pod uid."""
         self._session: aiohttp.ClientSession | None = None
+        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS)
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        async with open_session() as session:
             self._session = session
             while True:
                 await self._ask(list(self.due_targets(time.monotonic())))
@@ -95,9 +108,15 @@ class Scraper:
     async def _ask(self, targets: Sequence[Target]) -> None:
         if self._session is None:
             return
-        loads = await asyncio.gather(*(_read_load(self._session, one) for one in targets))
-        for target, load in zip(targets, loads, strict=True):
+        session = self._session
+
+        async def ask(target: Target) -> None:
+            # A pod's time runs from its turn on: silent pods cost others no answers.
+            async with self._turns:
+                load = await read_load(session, target)
             self.note(target, load)
+
+        await asyncio.gather(*map(ask, targets))
 
     def _is_fast(self, key: Key, pods: tuple[Object, ...]) -> bool:
         if any(pod["metadata"].get("deletionTimestamp") for pod in pods):
@@ -124,21 +143,54 @@ def parse_load(said: Object) -> PodLoad:
     """Read `GET /load`'s answer; KeyError, TypeError or ValueError if it is none."""
     return PodLoad(
         answered=True,
-        num_running=int(said["running"]),
-        num_waiting=int(said["waiting"]),
-        kv_cache_usage=float(said["kvCacheUsage"]),
-        free_kv_tokens=int(said["freeKvTokens"]),
+        num_running=_count(said["running"]),
+        num_waiting=_count(said["waiting"]),
+        kv_cache_usage=_share(said["kvCacheUsage"]),
+        free_kv_tokens=_count(said["freeKvTokens"]),
     )
 
 
-async def _read_load(session: aiohttp.ClientSession, target: Target) -> PodLoad:
+def _count(said: object) -> int:
+    if not isinstance(said, int) or not 0 <= said <= MOST_COUNTED:
+        raise ValueError(f"{said!r} is no count")
+    return said
+
+
+def _share(said: object) -> float:
+    if not isinstance(said, int | float) or not 0 <= said <= 1:
+        raise ValueError(f"{said!r} is no share")
+    return float(said)
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session that gives each pod its time, and takes no compressed answer."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
+    )
+
+
+async def read_load(session: aiohttp.ClientSession, target: Target) -> PodLoad:
+    """Ask one pod; whatever is no answer counts as none."""
     try:
-        async with session.get(target.address) as answer:
-            answer.raise_for_status()
-            return parse_load(await answer.json())
-    except (aiohttp.ClientError, TimeoutError, OSError, KeyError, TypeError, ValueError) as error:
+        async with session.get(target.address, allow_redirects=False) as answer:
+            if answer.status != 200:
+                raise ValueError(f"status {answer.status}")
+            return parse_load(json.loads(await _read_body(answer)))
+    except NO_ANSWERS as error:
         log.debug("Pod did not say its load service=%s error=%r", target.key, error)
         return PodLoad(answered=False)
+
+
+async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    async for part in answer.content.iter_chunked(MOST_ANSWER_BYTES):
+        body += part
+        if len(body) > MOST_ANSWER_BYTES:
+            raise ValueError("the answer is too long")
+    return body
 
 
 def _port(pod: Object) -> int:

@@ -1,11 +1,13 @@
 """Which pods are asked for their load, how often, and what their answers do."""
 
+import asyncio
+import gzip
 from typing import Any
 
 import pytest
 
 from forebay_operator.observed import Key, PodLoad
-from forebay_operator.scrape import Scraper, Target, parse_load, to_target
+from forebay_operator.scrape import Scraper, Target, open_session, parse_load, read_load, to_target
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 
@@ -108,6 +110,60 @@ def test_what_pods_said_goes_with_them() -> None:
     store.drop(pod())
     list(scraper.due_targets(2.0))
     assert scraper.loads == {}
+
+
+ANSWER = b'{"running": 1, "waiting": 2, "kvCacheUsage": 0.5, "freeKvTokens": 3}'
+
+
+def http(status: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", "Connection: close", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize(
+    ("said", "load"),
+    [
+        (http("200 OK", ANSWER), PodLoad(True, 1, 2, 0.5, 3)),
+        (http("200 OK", ANSWER + b" " * 100_000), PodLoad(False)),
+        (http("302 Found", b"", "Location: /elsewhere"), PodLoad(False)),
+        (http("200 OK", gzip.compress(ANSWER), "Content-Encoding: gzip"), PodLoad(False)),
+        (http("200 OK", b"[]"), PodLoad(False)),
+        (http("200 OK", ANSWER.replace(b"1", b"Infinity")), PodLoad(False)),
+        (http("200 OK", ANSWER.replace(b"2", b"-2")), PodLoad(False)),
+        (http("200 OK", ANSWER.replace(b"0.5", b"NaN")), PodLoad(False)),
+        (http("200 OK", ANSWER.replace(b"3", b"9" * 30)), PodLoad(False)),
+        (http("200 OK", b"[" * 4000), PodLoad(False)),
+        (b"nonsense", PodLoad(False)),
+        (b"", PodLoad(False)),
+    ],
+    ids=[
+        "an answer",
+        "one that is too long",
+        "a redirection",
+        "a compressed one",
+        "another shape",
+        "a number that is none",
+        "fewer than nothing",
+        "a share that is none",
+        "more than can be",
+        "nesting without end",
+        "no HTTP",
+        "nothing",
+    ],
+)
+async def test_a_pod_is_asked_without_trusting_it(said: bytes, load: PodLoad) -> None:
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, open_session() as session:
+        assert await read_load(session, Target(KEY, "u", f"http://127.0.0.1:{port}/load")) == load
+    assert {one.split()[1] for one in asked} == {b"/load"}
 
 
 def test_what_a_pod_said_before_it_stopped_being_ready_is_forgotten() -> None:
