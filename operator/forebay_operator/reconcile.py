@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import aiohttp
-
 from forebay_operator.apply import Applier, Refused, is_left_behind
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.events import (
@@ -19,11 +17,12 @@ from forebay_operator.events import (
     suspect_since,
 )
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
-from forebay_operator.lease import LeaseLost
+from forebay_operator.lease import FAILURES, LeaseLost
 from forebay_operator.memory import Memory
 from forebay_operator.observe import list_unexplained, observe, select_loads
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
+from forebay_operator.planning.standstill import tell_internal_error
 from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
@@ -86,12 +85,13 @@ class Reconciler:
         except Refused as refusal:
             delay = self._queue.retry(key)
             log.info("Child was refused service=%s retry=%.1fs %s", key, delay, refusal.sentence)
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except FAILURES as error:
             delay = self._queue.retry(key)
             log.warning("API request failed service=%s retry=%.1fs error=%r", key, delay, error)
-        except Exception:
+        except Exception as error:
             delay = self._queue.retry(key)
             log.exception("Reconcile failed service=%s retry=%.1fs", key, delay)
+            await self._admit(key, error)
         else:
             self._queue.succeeded(key)
 
@@ -142,6 +142,18 @@ class Reconciler:
         if decided.look_again_seconds is not None:
             self._queue.add_later(observed.key, decided.look_again_seconds)
         return decided
+
+    async def _admit(self, key: Key, error: Exception) -> None:
+        """Say on the object that the operator itself failed, so that nobody waits in vain."""
+        service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
+        memory = self._memory_of(key)
+        if service is None or memory is None:
+            return
+        status = tell_internal_error(service, error, datetime.now(UTC))
+        try:
+            await Applier(self._cluster, self._store, key, memory).apply_status(service, status)
+        except FAILURES as failure:
+            log.warning("Failure was not told service=%s error=%r", key, failure)
 
     async def _tell(
         self, applier: Applier, memory: Memory, observed: Observed, decided: Plan

@@ -8,7 +8,6 @@ from forebay_operator.planned import Plan
 from forebay_operator.planning.deployment import build_deployment
 from forebay_operator.planning.draining import choose_deletion_costs, list_draining
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
-from forebay_operator.planning.invalid_spec import plan_invalid_spec
 from forebay_operator.planning.live_numbers import may_refresh
 from forebay_operator.planning.network_service import build_network_service
 from forebay_operator.planning.notes import write_notes
@@ -27,6 +26,7 @@ from forebay_operator.planning.scaling import ScalingStep, plan_replicas
 from forebay_operator.planning.service_account import build_service_account
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
+from forebay_operator.planning.standstill import plan_invalid_spec
 from forebay_operator.planning.status import build_status
 from forebay_operator.service import SpecError, parse_service
 

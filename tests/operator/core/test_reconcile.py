@@ -1,6 +1,7 @@
 """Reconciling with a planner of the test's own against a fake API server: what is written, and
 when."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -213,6 +214,65 @@ async def test_a_refusal_is_told_of_in_the_status_and_heals(world: World) -> Non
     world.cluster.refusals.clear()
     await world.reconcile()
     assert world.cluster.objects[place]["status"] == {"url": ""}
+
+
+async def work_once(world: World) -> None:
+    """Have a worker do what is due; nothing in this world keeps it waiting."""
+    worker = asyncio.create_task(world.reconciler.work())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+
+
+async def test_an_error_of_the_operators_own_shows_on_the_object_and_heals(world: World) -> None:
+    def fail(observed: Observed) -> Plan:
+        raise KeyError("lastTransitionTime")
+
+    ready = {"type": "Ready", "status": "True", "reason": "AllReplicasReady", "message": "m"}
+    available = {**ready, "type": "Available", "observedGeneration": 1}
+    kept = {"replicas": 2, "conditions": [ready | {"lastTransitionTime": "t"}, available]}
+    world.cluster.change(INFERENCE_SERVICE, "team", "llama", {"status": kept})
+    world.plan = fail
+    await work_once(world)
+    status = world.cluster.objects["InferenceService", "team", "llama"]["status"]
+    told = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    assert told == {
+        "Available": ("True", "AllReplicasReady"),
+        "Ready": ("Unknown", "InternalError"),
+        "Stalled": ("True", "InternalError"),
+    }
+    assert "KeyError: 'lastTransitionTime'" in status["conditions"][-1]["message"]
+    assert status["replicas"] == 2
+    world.plan = lambda observed: Plan(status={"url": "healed"})
+    world.now = 60.0
+    await work_once(world)
+    healed = world.cluster.objects["InferenceService", "team", "llama"]["status"]
+    assert healed == {"url": "healed"}
+
+
+async def test_an_error_that_lasts_is_written_once(world: World) -> None:
+    def fail(observed: Observed) -> Plan:
+        raise ValueError("no")
+
+    world.plan = fail
+    for world.now in (0.0, 60.0, 120.0):
+        await work_once(world)
+    assert world.cluster.writes == [("apply", "InferenceService/status", "llama")]
+
+
+async def test_an_error_that_cannot_be_told_does_not_end_the_worker(world: World) -> None:
+    def fail(observed: Observed) -> Plan:
+        raise ValueError("no")
+
+    world.plan = fail
+    world.cluster.refusals["apply", "InferenceService/status"] = ApiError(500, "no")
+    await work_once(world)
+    world.cluster.refusals.clear()
+    world.plan = lambda observed: Plan(status={"url": "healed"})
+    world.now = 60.0
+    await work_once(world)
+    assert len(world.cluster.writes) == 2
 
 
 async def test_an_api_server_that_is_busy_is_no_refusal(world: World) -> None:
