@@ -6,7 +6,7 @@ and attended together, longer ones with one call each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ class Span:
     """Sequences that one attention call handles: rows [start, end) of the queries.
 
     blocks: [num_sequences * M] int32, the blocks to gather; seq_len: keys used of each sequence;
-    mask: [num_sequences or 1, 1, queries, seq_len] bool, true where a query sees a key, or None
-    where a plain causal triangle is meant.
+    mask: [num_sequences or 1, 1, queries, seq_len], zero where a query sees a key and else -inf, or
+    None where a plain causal triangle is meant.
     """
 
     start: int
@@ -40,8 +40,8 @@ class AttentionPlan:
     slots: Tensor
 
 
-def plan_attention(ragged: Ragged, block_size: int) -> AttentionPlan:
-    """Split a batch into spans.
+def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> AttentionPlan:
+    """Split a batch into spans; dtype is the queries'.
 
     Decodes share a span while the longest has at most twice the blocks of the shortest, so that
     short sequences do not pay for long ones; the runner orders them by length.
@@ -64,7 +64,15 @@ def plan_attention(ragged: Ragged, block_size: int) -> AttentionPlan:
     for index in range(num_decodes, len(ragged.query_lens)):
         spans.append(_prefill_span(ragged, index, row, num_blocks[index]))
         row = spans[-1].end
-    return AttentionPlan(tuple(spans), ragged.slots)
+    masked = (replace(span, mask=_to_bias(span.mask, dtype)) for span in spans)
+    return AttentionPlan(tuple(masked), ragged.slots)
+
+
+def _to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """A boolean mask as what is added to scores: once a step rather than once a layer."""
+    if mask is None:
+        return None
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, float("-inf"))
 
 
 def _decode_span(ragged: Ragged, start: int, end: int, num_blocks: int) -> Span:

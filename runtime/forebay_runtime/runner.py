@@ -69,7 +69,9 @@ class ModelRunner:
         num_rows = padded_size(num_tokens)
         self.shapes.note("tokens", num_rows)
         with torch.inference_mode():
-            plan = ops.plan_attention(self._fill(batch, num_tokens, num_rows), self.block_size)
+            plan = ops.plan_attention(
+                self._fill(batch, num_tokens, num_rows), self.block_size, self.cache.k.dtype
+            )
             token_ids, positions = self._token_ids.sent(num_rows), self._positions.sent(num_rows)
             hidden = self.model.hidden_states(token_ids, positions, plan, self.cache, num_layers)
             return self._logits(hidden, batch)
@@ -113,5 +115,7 @@ class ModelRunner:
         positions = self._positions.array[:num_tokens]
         sequences = np.repeat(np.arange(len(query_lens)), query_lens)
         blocks = self._tables.array[sequences, positions // self.block_size]
-        slots: NDArray[np.int64] = blocks.astype(np.int64) * self.block_size
-        return slots + positions % self.block_size
+        slots: NDArray[np.int64] = blocks.astype(np.int64) * self.block_size + (
+            positions % self.block_size
+        )
+        return slots

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.runner import ModelRunner
@@ -27,35 +28,43 @@ _SAMPLING = (
 
 def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
     """Run every shape once; the seconds that the slowest step would take."""
-    slowest_seconds = 0.0
+    limits = runner.limits
     for batch in _all_batches(runner):
-        start = time.perf_counter()
         sampler.sample(runner.run(batch, num_layers=1), batch)
-        slowest_seconds = max(slowest_seconds, time.perf_counter() - start)
-    for num_seqs in {1, runner.limits.max_num_seqs}:
+    for num_seqs in {1, limits.max_num_seqs}:
         batch = _decode_batch(num_seqs, _longest(runner, num_seqs))
         sampler.sample(runner.run(batch), batch)
     runner.shapes.end_warm_up()
-    return slowest_seconds * runner.model.config.sizes.num_layers
+    start = time.perf_counter()
+    runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)
+    return (time.perf_counter() - start) * runner.model.config.sizes.num_layers
 
 
 def run_largest(runner: ModelRunner, sampler: Sampler) -> None:
     """Run the shapes that hold the most memory, so that their peak can be measured."""
-    for batch in (
-        _prefill_batch(runner, _most_tokens(runner.limits)),
-        _decode_batch(runner.limits.max_num_seqs, _longest(runner, runner.limits.max_num_seqs)),
-    ):
+    for batch in _largest_batches(runner):
         sampler.sample(runner.run(batch, num_layers=1), batch)
 
 
 def _all_batches(runner: ModelRunner) -> Iterator[Batch]:
     """A batch for every padded number of tokens, and one for every number of decodes."""
-    most_tokens = _most_tokens(runner.limits)
-    # The largest first: it claims the memory that all others then reuse.
-    for num_tokens in sorted(padded_sizes(most_tokens), reverse=True):
-        yield _prefill_batch(runner, min(num_tokens, most_tokens))
-    for num_seqs in range(1, runner.limits.max_num_seqs + 1):
+    limits = runner.limits
+    # The largest first: they claim the memory that all others then reuse.
+    yield from _largest_batches(runner)
+    for num_tokens in padded_sizes(_most_tokens(limits)):
+        yield _prefill_batch(limits, min(num_tokens, _most_tokens(limits)))
+    for num_seqs in range(1, limits.max_num_seqs + 1):
         yield _decode_batch(num_seqs, _longest(runner, num_seqs))
+
+
+def _largest_batches(runner: ModelRunner) -> Iterator[Batch]:
+    """The most tokens; the largest mask, of a prompt's later part; the most and longest decodes."""
+    limits = runner.limits
+    longest, most_tokens = limits.max_model_len, _most_tokens(limits)
+    yield _prefill_batch(limits, most_tokens)
+    num_tokens = min(most_tokens, -(-longest // 2))
+    yield Batch((_chunk(0, longest - num_tokens, num_tokens),))
+    yield _decode_batch(limits.max_num_seqs, _longest(runner, limits.max_num_seqs))
 
 
 def _most_tokens(limits: Limits) -> int:
@@ -68,14 +77,12 @@ def _longest(runner: ModelRunner, num_seqs: int) -> int:
     return max(1, min(runner.limits.max_model_len, num_cached_tokens // num_seqs))
 
 
-def _prefill_batch(runner: ModelRunner, num_tokens: int) -> Batch:
-    """As few prompts as hold num_tokens, the first of them with as much before it as fits."""
-    longest = runner.limits.max_model_len
+def _prefill_batch(limits: Limits, num_tokens: int) -> Batch:
+    """As few prompts as hold num_tokens, none of them at its end, so that nothing is sampled."""
     chunks: list[Chunk] = []
     while num_tokens > 0:
-        length = min(num_tokens, longest)
-        start = longest - length if not chunks else 0
-        chunks.append(_chunk(len(chunks), start, length))
+        length = min(num_tokens, limits.max_model_len)
+        chunks.append(replace(_chunk(len(chunks), 0, length), catches_up=False))
         num_tokens -= length
     return Batch(tuple(chunks))
 

@@ -68,7 +68,7 @@ def test_attention_is_the_references(case: Case, dtype: torch.dtype) -> None:
     kv_shape = (NUM_BLOCKS, BLOCK_SIZE, case.num_kv_heads, case.head_dim)
     k_cache, v_cache = (torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2))
     q = torch.randn(num_tokens, case.num_heads, case.head_dim, generator=generator).to(dtype)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
     out = attention.paged_attention(q, k_cache, v_cache, plan)
     expected = reference.paged_attention(q, k_cache, v_cache, ragged)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
@@ -80,7 +80,7 @@ def test_rows_past_the_sequences_are_padding_and_zero() -> None:
     num_tokens = sum(ragged.query_lens)
     q = torch.randn(num_tokens + 3, 6, 10)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
     out = attention.paged_attention(q, cache, cache, plan)
     assert out.shape == q.shape
     assert not out[num_tokens:].any()
@@ -88,7 +88,9 @@ def test_rows_past_the_sequences_are_padding_and_zero() -> None:
 
 def test_short_decodes_do_not_pay_for_long_ones() -> None:
     case = Case(((1, 4), (1, 8), (1, 40), (1, 60)))
-    plan = attention.plan_attention(build_ragged(case, torch.Generator()), BLOCK_SIZE)
+    plan = attention.plan_attention(
+        build_ragged(case, torch.Generator()), BLOCK_SIZE, torch.float32
+    )
     assert [(span.start, span.end, span.seq_len) for span in plan.spans] == [(0, 2, 8), (2, 4, 60)]
 
 
@@ -98,7 +100,7 @@ def test_what_another_sequence_holds_is_never_seen() -> None:
     ragged = build_ragged(case, generator)
     q = torch.randn(5, 6, 10, generator=generator)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10, generator=generator)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
     before = attention.paged_attention(q, cache, cache, plan)
     seen = torch.zeros(NUM_BLOCKS * BLOCK_SIZE, dtype=torch.bool)
     for table, seq_len in zip(ragged.block_tables, ragged.seq_lens, strict=True):
