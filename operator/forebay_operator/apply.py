@@ -18,6 +18,9 @@ from forebay_operator.store import Store, Written, service_of, uid_of, version_o
 
 log = logging.getLogger(__name__)
 
+PASSING = frozenset({409, 429, 500, 502, 503, 504})
+"""Answers that say nothing about the child: the server is busy, or a namesake just came."""
+
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -67,7 +70,7 @@ class Applier:
             try:
                 await self._apply_child(kind, manifest)
             except ApiError as error:
-                if error.status in (429, 500, 502, 503, 504):
+                if error.status in PASSING:
                     raise
                 sentence = f"{kind.name} {name} was refused: {error.message}"
                 raise Refused(sentence, error.is_namespace_terminating) from error

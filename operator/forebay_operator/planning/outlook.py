@@ -44,6 +44,7 @@ class Outlook:
             None if self.is_current else self.sizing.cause,
             self.progress.creation_cause,
             self.progress.pod_cause,
+            _explain_pause(self.situation) if self.progress.is_paused else None,
             _explain_overdue(self.situation) if self.progress.is_overdue else None,
         )
         return next((cause for cause in candidates if cause is not None), None)
@@ -64,6 +65,15 @@ def _explain_foreign(foreign: tuple[str, ...]) -> Cause:
         "ChildNameTaken",
         f"{' and '.join(foreign)} of this name already belong to someone else and were left "
         "alone; delete or rename them, or give this InferenceService another name.",
+    )
+
+
+def _explain_pause(situation: Situation) -> Cause:
+    name = situation.service.name
+    return Cause(
+        "DeploymentPaused",
+        f"Deployment {name} was paused by somebody, so this generation does not roll out; run "
+        f"kubectl rollout resume deployment/{name}.",
     )
 
 

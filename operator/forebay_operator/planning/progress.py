@@ -29,6 +29,8 @@ class Progress:
     """The Deployment runs the wanted template, and nothing else, with all its pods ready."""
     is_overdue: bool = False
     """Its progress deadline has passed."""
+    is_paused: bool = False
+    """Somebody paused the Deployment before it came that far."""
     creation_cause: Cause | None = None
     pod_cause: Cause | None = None
     look_again_seconds: float | None = None
@@ -52,6 +54,7 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         num_updated=sum(not is_finished(pod) for pod in _staying(situation, wanted_hash)),
         num_ready=num_ready,
         is_complete=is_complete,
+        is_paused=not is_complete and bool(deployment["spec"].get("paused")),
         is_overdue=is_judged and _is_overdue(deployment),
         creation_cause=_creation_cause(situation, deployment) if is_judged else None,
         pod_cause=None if is_complete else _pod_cause(patients),

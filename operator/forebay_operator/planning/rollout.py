@@ -53,9 +53,23 @@ def _judge_surge(situation: Situation, new: list[Object]) -> RolloutStep:
     return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - longest if longest else None)
 
 
+_ROOM = (
+    "Insufficient ",
+    "Too many pods",
+    "anti-affinity",
+    "free ports",
+    "volume count",
+    "ReadWriteOncePod",
+)
+"""What the scheduler says where an old pod that goes may be what a new one waits for."""
+
+
 def _unschedulable_seconds(situation: Situation, pod: Object) -> float:
+    """How long a pod has waited for room; a node that does not exist is worth no old pod."""
     scheduled = pod_condition(pod, "PodScheduled")
     if scheduled.get("reason") != "Unschedulable":
+        return 0.0
+    if not any(words in scheduled.get("message", "") for words in _ROOM):
         return 0.0
     return max(0.001, seconds_since(scheduled["lastTransitionTime"], situation.now))
 

@@ -275,9 +275,14 @@ async def test_an_error_that_cannot_be_told_does_not_end_the_worker(world: World
     assert len(world.cluster.writes) == 2
 
 
-async def test_an_api_server_that_is_busy_is_no_refusal(world: World) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ApiError(503, "busy"), ApiError(409, "Precondition failed: UID in precondition")],
+    ids=["a busy API server", "a namesake that the watch has not shown"],
+)
+async def test_what_passes_is_no_refusal(world: World, error: ApiError) -> None:
     world.plan = lambda observed: Plan(children=(world.child(),), status={"url": "x"})
-    world.cluster.refusals["apply", "Deployment"] = ApiError(503, "busy")
+    world.cluster.refusals["apply", "Deployment"] = error
     with pytest.raises(ApiError):
         await world.reconcile()
     assert all(one.apply_error == "" for one in world.seen)

@@ -58,6 +58,33 @@ def test_a_surge_without_a_node(strategy: str, seconds: float, expected: str) ->
     assert pace(cluster.decide()) == expected
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+        "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: yes}.",
+        '0/1 nodes are available: persistentvolumeclaim "models" not found.',
+    ],
+    ids=["a mistyped node selector", "a taint", "a missing claim"],
+)
+def test_no_pod_that_serves_makes_room_where_room_is_not_what_is_missing(sentence: str) -> None:
+    cluster = rolling()
+    since = (cluster.now - NOW).total_seconds() - 300
+    surge(cluster, unschedulable(sentence, since=since))
+    decided = cluster.decide()
+    assert pace(decided) == "Surge"
+    assert says(decided, "Progressing")[0] == "False"
+
+
+def test_a_paused_deployment_is_told() -> None:
+    cluster = rolling()
+    deployment = cluster.children["Deployment", "smollm2"]
+    deployment["spec"] = {**deployment["spec"], "paused": True}
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "DeploymentPaused")
+    assert "kubectl rollout resume" in condition_of(decided, "Ready")["message"]
+
+
 def test_the_wait_for_a_node_is_looked_at_again() -> None:
     cluster = rolling()
     surge(cluster, stuck_since(cluster, 20))
