@@ -1,13 +1,16 @@
 """Render a chat's messages into the prompt that the model was trained on.
 
 Called by the server. A template is code that came with the model: it runs in Jinja's immutable
-sandbox, sees the messages and the special tokens' texts, and can reach nothing else.
+sandbox, sees the messages and the special tokens' texts, and can reach nothing else. Loops and
+macros look at the clock, so that one without an end is stopped.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +22,11 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from forebay_runtime.tokenizer import read_json
+
+MAX_SECONDS = 10.0
+"""A template that takes longer for one prompt is taken to have no end."""
+
+_deadline: ContextVar[float] = ContextVar("deadline")
 
 
 class ChatTemplateError(ValueError):
@@ -42,7 +50,7 @@ class ChatTemplate:
         )
         if source is not None:
             try:
-                self._template = _build_environment().from_string(source)
+                self._template = _compile(source)
             except jinja2.TemplateError as exc:
                 self._flaw = f"The model's chat template does not compile: {exc}"
 
@@ -53,6 +61,7 @@ class ChatTemplate:
         """
         if self._template is None:
             raise ChatTemplateError(self._flaw)
+        _deadline.set(time.monotonic() + MAX_SECONDS)
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
@@ -79,8 +88,33 @@ def read_folder_template(folder: Path) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _build_environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+class _Environment(ImmutableSandboxedEnvironment):
+    """The sandbox, and the clock that compiled templates ask for by the name look_at_clock."""
+
+    @staticmethod
+    def look_at_clock() -> None:
+        """Stop a template whose time is over.
+
+        Raises: jinja2.TemplateError.
+        """
+        if time.monotonic() > _deadline.get():
+            raise jinja2.TemplateError(f"it took longer than {MAX_SECONDS:g} seconds")
+
+
+def _compile(source: str) -> jinja2.Template:
+    environment = _build_environment()
+    tree = environment.parse(source)
+    endless: list[jinja2.nodes.For | jinja2.nodes.Macro]
+    endless = [*tree.find_all(jinja2.nodes.For), *tree.find_all(jinja2.nodes.Macro)]
+    for node in endless:
+        clock = jinja2.nodes.EnvironmentAttribute("look_at_clock")
+        look = jinja2.nodes.ExprStmt(jinja2.nodes.Call(clock, [], [], None, None))
+        node.body.insert(0, look.set_lineno(node.lineno))
+    return environment.from_string(tree)
+
+
+def _build_environment() -> _Environment:
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationBlock]
     )
     environment.filters["tojson"] = _to_json

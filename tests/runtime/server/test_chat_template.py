@@ -100,3 +100,20 @@ def test_a_folder_has_its_template_in_one_of_three_places(
         text = value if isinstance(value, str) else json.dumps(value)
         (tmp_path / name).write_text(text)
     assert read_folder_template(tmp_path) == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}"
+        "{{ m(60) }}",
+        "{% set look_at_clock = 1 %}{% for i in range(99999) %}{% for j in range(99999) %}"
+        "{% endfor %}{% endfor %}",
+    ],
+    ids=["loops", "macros", "a-clock-of-its-own"],
+)
+def test_a_template_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr("forebay_runtime.chat_template.MAX_SECONDS", 0.2)
+    with pytest.raises(ChatTemplateError, match="took longer than 0.2 seconds"):
+        ChatTemplate(source, {}).render(CHAT, add_generation_prompt=True)
