@@ -205,7 +205,8 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
         print(f"forebay serve: {exc}", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Its warnings are of what clients sent, and of packages that it could do with.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     options = _to_options(parsed, started_at)
     from forebay_runtime.server.loader import load_model
     from forebay_runtime.server.process import leave, run_server

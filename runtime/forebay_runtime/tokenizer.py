@@ -75,7 +75,9 @@ class Tokenizer:
 
         add_special_tokens: put the bos token in front if the model wants one there.
         """
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        # A batch of one, because only for batches the library lets other threads run meanwhile.
+        encodings = self._backend.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encodings[0].ids
         bos = self.special.bos_token_id
         if add_special_tokens and self.special.adds_bos and bos is not None:
             return [bos, *ids]

@@ -109,13 +109,15 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         """Continue prompts."""
         body = parse_body(CompletionBody, await request.body())
         service.check_model_name(body.model)
-        tokenizer = service.model.tokenizer
-        prompts = [
-            await encode(tokenizer, prompt, service.limits) if isinstance(prompt, str) else prompt
-            for prompt in body.prompt
-        ]
-        limit = completion_limit(body)
-        requests = [_build(service, body, ids, limit, "prompt") for ids in prompts]
+        tokenizer, limit = service.model.tokenizer, completion_limit(body)
+        requests = []
+        for prompt in body.prompt:
+            ids = (
+                prompt
+                if isinstance(prompt, list)
+                else await encode(tokenizer, prompt, service.limits)
+            )
+            requests.append(_build(service, body, ids, limit, "prompt"))
         wording = CompletionWording(*_head(service))
         return await _answer(service, body, requests, wording, request)
 
@@ -124,7 +126,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         """Answer a conversation."""
         body = parse_body(ChatBody, await request.body())
         service.check_model_name(body.model)
-        text = render_messages(service.model.template, body.messages)
+        text = await render_messages(service.model.template, body.messages)
         ids = await encode(service.model.tokenizer, text, service.limits, False)
         requests = [_build(service, body, ids, chat_limit(body), "messages")]
         return await _answer(service, body, requests, ChatWording(*_head(service)), request)
@@ -141,7 +143,7 @@ def _add_tokenizer(app: FastAPI, service: Service) -> None:
             raise BadRequest("Give either prompt or messages", param="prompt")
         text = body.prompt
         if text is None:
-            text = render_messages(
+            text = await render_messages(
                 service.model.template, body.messages or [], body.add_generation_prompt
             )
             adds_special = False

@@ -18,6 +18,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from forebay_runtime.server.errors import build_error_body
 
+MAX_HEAD_BYTES = 256 * 1024
+"""No client sends this much before a body; nothing else would end a head that never does."""
 SILENCE_SECONDS = 1.0
 """A client that had its last response this long ago is taken to see a close before it writes."""
 
@@ -43,6 +45,7 @@ class Connection(HttpToolsProtocol):
         self._departure = departure
         self._is_newcomer = False
         self._is_reading_head = False
+        self._num_head_bytes = 0
         self._silent_since = 0.0
         self._announced: RequestResponseCycle | None = None
 
@@ -52,10 +55,19 @@ class Connection(HttpToolsProtocol):
         self._silent_since = self.loop.time()
         self._is_newcomer = self._departure.turns_newcomers_away
 
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless what should become a request's head has no end."""
+        super().data_received(data)
+        self._num_head_bytes += len(data)
+        is_too_long = self._is_reading_head and self._num_head_bytes > MAX_HEAD_BYTES
+        if is_too_long and not self.transport.is_closing():
+            self.send_400_response("The request's head is too long")
+
     def on_message_begin(self) -> None:
         """A request begins to arrive."""
         super().on_message_begin()
         self._is_reading_head = True
+        self._num_head_bytes = 0
 
     def on_headers_complete(self) -> None:
         """A request is known; its response will say so if it is the connection's last."""

@@ -15,9 +15,10 @@ from forebay_runtime.server.lifecycle import Lifecycle, Phase
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 16 * 1024**2
-"""Far more than any prompt that fits a context; less than would hurt when many come at once."""
-MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
+MAX_BODY_BYTES = 4 * 1024**2
+"""More than any prompt that fits a context; less than takes seconds to read as JSON, during which
+nobody else is served."""
+MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
 _LOADING_RETRY_SECONDS = 5
 _LEAVING_RETRY_SECONDS = 1
 

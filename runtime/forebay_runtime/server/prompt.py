@@ -17,8 +17,9 @@ from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.schemas import GenerationBody, Message
 from forebay_runtime.tokenizer import Tokenizer
 
-_LONG_TEXT_CHARS = 20_000
+_LONG_TEXT_CHARS = 2_000
 """Longer texts are tokenised on a thread: they would hold up every other client's stream."""
+_MAX_ID_CHARS = 24
 _GREEDY_BELOW = 1e-5
 """Dividing logits by less than this overflows; what it asks for is the best token."""
 _ABSENT: tuple[Any, ...] = (None, [], {}, "")
@@ -52,16 +53,20 @@ async def encode(
     return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens)
 
 
-def render_messages(
+async def render_messages(
     template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True
 ) -> str:
-    """Render a chat into a prompt.
+    """Render a chat into a prompt, on a thread: a template is foreign code and may take long.
 
     Raises: BadRequest if a message has what a text model cannot read, or the template refuses.
     """
-    plain = [_to_plain(message, f"messages.{index}") for index, message in enumerate(messages)]
-    try:
+
+    def render() -> str:
+        plain = [_to_plain(message, f"messages.{index}") for index, message in enumerate(messages)]
         return template.render(plain, add_generation_prompt)
+
+    try:
+        return await asyncio.to_thread(render)
     except ChatTemplateError as exc:
         raise BadRequest(str(exc), param="messages") from exc
 
@@ -91,7 +96,8 @@ def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> Non
     for token_id in token_ids:
         if not 0 <= token_id < limits.vocab_size:
             raise BadRequest(
-                f"The token id {token_id} is outside the model's vocabulary of {limits.vocab_size}",
+                f"The token id {str(token_id)[:_MAX_ID_CHARS]} is outside the model's vocabulary "
+                f"of {limits.vocab_size}",
                 param=param,
             )
 

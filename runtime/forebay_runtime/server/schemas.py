@@ -15,6 +15,8 @@ from forebay_runtime.server.errors import BadRequest
 
 MAX_STOPS = 16
 MAX_PROMPTS = 256
+MAX_COUNT = 2**31 - 1
+"""Beyond any count of tokens; integers that take long to write out are refused by it."""
 
 _IGNORED = frozenset(
     {
@@ -113,10 +115,10 @@ class GenerationBody(Body):
     model: str | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1)
+    top_k: int | None = Field(None, ge=-1, le=MAX_COUNT)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: Annotated[list[str], BeforeValidator(_check_stop)] = Field(default_factory=list)
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1, le=MAX_COUNT)
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -144,7 +146,7 @@ class ChatBody(GenerationBody):
     """POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_COUNT)
 
 
 class TokenizeBody(Body):

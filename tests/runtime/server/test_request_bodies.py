@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from forebay_runtime.server.errors import BadRequest
+from forebay_runtime.server.prompt import Limits, check_token_ids
 from forebay_runtime.server.schemas import ChatBody, CompletionBody, parse_body
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -139,3 +140,18 @@ def test_a_chat_that_cannot_be_honoured_is_refused_by_name(
     with pytest.raises(BadRequest) as refusal:
         parse_body(ChatBody, json.dumps(fields).encode())
     assert refusal.value.param == param
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "top_k", "seed", "n"])
+def test_a_number_too_long_to_write_out_is_refused_in_few_words(name: str) -> None:
+    body = json.dumps({"prompt": "a", name: int("9" * 4300)})
+    with pytest.raises(BadRequest) as refusal:
+        parse_body(CompletionBody, body.encode())
+    assert refusal.value.param == name
+    assert len(refusal.value.message) < 200
+
+
+def test_a_token_id_too_long_to_write_out_is_refused_in_few_words() -> None:
+    with pytest.raises(BadRequest, match="outside the model's vocabulary of 7") as refusal:
+        check_token_ids([int("9" * 4300)], Limits(max_model_len=9, vocab_size=7), "prompt")
+    assert len(refusal.value.message) < 200

@@ -1,6 +1,7 @@
 """Tokenizers from GGUF files and folders, against what `transformers` makes of the same files."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers import AutoTokenizer
 
 from forebay_budget.gguf import read_gguf_header
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
+from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 from smollm2 import smollm2_path
 
@@ -293,3 +295,26 @@ def test_a_folder_without_a_usable_tokenizer_is_refused(
         (tmp_path / name).write_text(text or Backend(BPE()).to_str())
     with pytest.raises(TokenizerError, match=named):
         read_folder_tokenizer(tmp_path)
+
+
+def test_other_threads_run_while_a_long_text_is_tokenised() -> None:
+    tokenizer, _ = read_text_parts(smollm2_path())
+    num_ticks, is_over = 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal num_ticks
+        while not is_over.wait(0.001):
+            num_ticks += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    most = 0
+    for _ in range(20):  # a busy machine may give the ticker nothing for a while
+        before = num_ticks
+        tokenizer.encode("qzx7é" * 40_000)
+        most = max(most, num_ticks - before)
+        if most >= 10:
+            break
+    is_over.set()
+    ticker.join()
+    assert most >= 10
