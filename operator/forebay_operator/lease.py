@@ -26,6 +26,7 @@ DEADLINE_SECONDS = 10.0
 """The holder writes nothing later than this after its last renewal; a write takes at most 4 s more.
 """
 RENEW_SECONDS = 2.0
+SOON_SECONDS = 0.1
 
 FAILURES = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 
@@ -53,7 +54,7 @@ class LeaseHolder:
         self._renewed_at = float("-inf")
         self._held: Object | None = None
         self._seen_version = ""
-        self._seen_at = 0.0
+        self._seen_until = 0.0
 
     def check(self) -> None:
         """Raise LeaseLost unless this process may write now."""
@@ -69,7 +70,12 @@ class LeaseHolder:
                     return
             except FAILURES as error:
                 log.warning("Lease could not be read or written error=%r", error)
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(self.seconds_to_next_try())
+
+    def seconds_to_next_try(self) -> float:
+        """A beat, or less where the lease that was seen is abandoned before the next one."""
+        left = self._seen_until - self._clock()
+        return min(left + SOON_SECONDS, RENEW_SECONDS) if left > 0 else RENEW_SECONDS
 
     async def try_acquire(self) -> bool:
         """Take the lease if it is free, ours, or was left; False if another process holds it."""
@@ -126,8 +132,9 @@ class LeaseHolder:
         if spec.get("holderIdentity") in (None, "", self._identity):
             return True
         if version != self._seen_version:
-            self._seen_version, self._seen_at = version, now
-        return now - self._seen_at > float(spec.get("leaseDurationSeconds", DURATION_SECONDS))
+            duration = float(spec.get("leaseDurationSeconds", DURATION_SECONDS))
+            self._seen_version, self._seen_until = version, now + duration
+        return now > self._seen_until
 
     def _build(self, lease: Object | None) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -70,6 +70,17 @@ async def test_one_that_was_left_is_taken_after_its_duration(
     assert (spec(cluster)["holderIdentity"], spec(cluster)["leaseTransitions"]) == ("b", 1)
 
 
+async def test_the_end_of_one_that_was_left_is_not_slept_through(
+    cluster: FakeCluster, clock: Clock
+) -> None:
+    await holder(cluster, "a", clock).try_acquire()
+    second = holder(cluster, "b", clock)
+    began = clock.now
+    while not await second.try_acquire():
+        clock.now += second.seconds_to_next_try()
+    assert DURATION_SECONDS < clock.now - began < DURATION_SECONDS + 0.5
+
+
 async def test_a_challenger_counts_from_when_it_looked_first(
     cluster: FakeCluster, clock: Clock
 ) -> None:
