@@ -53,6 +53,11 @@ def explain_refusal(sentence: str, model_uri: str) -> Cause:
             f"This cluster does not mount images as volumes, which {model_uri} needs; turn on its "
             "ImageVolume feature gate (on by default from Kubernetes 1.35), or use hf:// or pvc://.",
         )
+    if " is invalid: " in sentence:
+        return Cause(
+            "ChildInvalid",
+            f"{trim(sentence)}; correct the field of spec.podTemplate or spec.model that says so.",
+        )
     return Cause("ApplyFailed", f"The API server refused: {trim(sentence)}.")
 
 

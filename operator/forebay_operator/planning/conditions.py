@@ -158,7 +158,8 @@ def _activity(outlook: Outlook) -> str:
 
 def _count(outlook: Outlook) -> str:
     progress = outlook.progress
+    wanted = "replica is" if progress.num_wanted == 1 else "replicas are"
     return (
-        f"{progress.num_wanted} replicas are wanted, {progress.num_updated} run this generation, "
-        f"{progress.num_ready} are ready"
+        f"{progress.num_wanted} {wanted} wanted, pods of this generation: {progress.num_updated}, "
+        f"ready pods: {progress.num_ready}"
     )

@@ -49,5 +49,8 @@ def _held_back(
 
 
 def _calm(decision: Decision) -> Manifest:
-    message = f"{decision.num_replicas} replicas are enough for what waits."
+    replicas = (
+        "1 replica is" if decision.num_replicas == 1 else f"{decision.num_replicas} replicas are"
+    )
+    message = f"{replicas} enough for what waits."
     return {"reason": "WithinTarget", "message": message}

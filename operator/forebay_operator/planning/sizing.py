@@ -1,6 +1,6 @@
 """Fit the model into GPUs or a pod's memory: nodes and spec in, forebay_budget's answer out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import parse_quantity
@@ -25,7 +25,7 @@ def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
     """Size the service for the device that it asks for."""
     service = situation.service
     if service.device == "CPU":
-        return _answer(size(inspection, _demand(service, budget_bytes=_cpu_budget(service))))
+        return _size_on_cpu(service, inspection)
     nodes = read_gpu_nodes(situation.observed.nodes, service)
     if service.vram.gpu_memory_bytes is not None:
         most = max((node.num_gpus for node in nodes), default=MOST_GPUS)
@@ -34,6 +34,19 @@ def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
     if not labelled:
         return Sizing(cause=_unknown_memory(situation, bool(nodes)))
     return _size_on_nodes(service, inspection, labelled)
+
+
+def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
+    """The pod cannot use more than its limit, whatever the budget grants."""
+    budget_bytes, limit = service.vram.budget_bytes, service.pod_template.limits.get("memory")
+    limit_bytes = None if limit is None else parse_quantity(limit)
+    if limit_bytes is None or (budget_bytes is not None and budget_bytes <= limit_bytes):
+        return _answer(size(inspection, _demand(service, budget_bytes)))
+    sizing = _answer(size(inspection, _demand(service, limit_bytes)))
+    if sizing.cause is None:
+        return sizing
+    message = sizing.cause.message.replace("vram.budget", "podTemplate.resources.limits.memory")
+    return replace(sizing, cause=replace(sizing.cause, message=message))
 
 
 def _size_on_nodes(service: Service, inspection: Inspection, nodes: tuple[GpuNode, ...]) -> Sizing:
@@ -92,13 +105,6 @@ def _demand(
 
 def _automatic(value: str) -> str:
     return "auto" if value == "Auto" else value
-
-
-def _cpu_budget(service: Service) -> int | None:
-    limit = service.pod_template.limits.get("memory")
-    if service.vram.budget_bytes is not None or limit is None:
-        return service.vram.budget_bytes
-    return parse_quantity(limit)
 
 
 def _unknown_memory(situation: Situation, has_gpu_nodes: bool) -> Cause:

@@ -393,6 +393,11 @@ REFUSALS = {
         "spec.template.spec.volumes[1]: Required value: must specify a volume type",
         "ImageVolumesDisabled",
     ),
+    "a value that the schema cannot know to be wrong": (
+        'Deployment smollm2 was refused: Deployment.apps "smollm2" is invalid: '
+        'spec.template.labels: Invalid value: "a b"',
+        "ChildInvalid",
+    ),
     "anything else": ("the server is on fire", "ApplyFailed"),
 }
 

@@ -184,6 +184,16 @@ def test_on_a_cpu_memory_is_limited_to_the_plan(
     assert memory(on_cpu(**spec)) == (limit, request_)
 
 
+@pytest.mark.parametrize("vram", [{}, {"budget": "4Gi"}], ids=["no budget", "a larger budget"])
+def test_a_limit_that_is_too_small_is_what_is_named(vram: dict[str, Any]) -> None:
+    limits = {"resources": {"limits": {"memory": "100Mi"}}}
+    decided = on_cpu(vram=vram, podTemplate=limits)
+    assert says(decided, "Fits") == ("False", "InsufficientMemory")
+    message = condition_of(decided, "Fits")["message"]
+    assert "podTemplate.resources.limits.memory allows 100 MiB" in message
+    assert "vram.budget" not in message
+
+
 def test_on_a_cpu_without_a_budget_the_need_is_the_limit() -> None:
     decided = on_cpu()
     assert memory(decided) == ((decided.status or {})["plan"]["budget"],) * 2

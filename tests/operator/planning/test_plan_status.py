@@ -123,7 +123,10 @@ def test_pods_of_an_older_template_do_not_count_for_this_generation() -> None:
     cluster.carry_out(cluster.decide())
     decided = cluster.decide()
     assert says(decided, "Ready") == ("False", "RollingOut")
-    assert "0 run this generation" in condition_of(decided, "Ready")["message"]
+    assert (
+        "1 replica is wanted, pods of this generation: 0"
+        in condition_of(decided, "Ready")["message"]
+    )
 
 
 def test_no_replicas_are_as_ready_as_can_be() -> None:
