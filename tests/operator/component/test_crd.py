@@ -169,6 +169,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         {"forebay.dev/x": "y"},
         "which Forebay writes",
     ),
+    "a looser AppArmor profile": (
+        "podTemplate.annotations",
+        {"container.apparmor.security.beta.kubernetes.io/runtime": "unconfined"},
+        "may not loosen",
+    ),
     "GPUs as limits": (
         "podTemplate.resources.limits",
         {"nvidia.com/gpu": 1},
