@@ -1,6 +1,7 @@
 """What an inspection Job came to: its pod's last words, what its pod waits for, or its own end."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from forebay_operator.service import Model
 
 _RETRIED_WHILE_STUCK = frozenset({"ImagePullFailed", "InvalidImageName"})
 """What the kubelet backs off from for up to five minutes; all else that is stuck heals in place."""
+
+_REASON = re.compile(r"[A-Z][A-Za-z]{0,99}")
 
 LAST_WORDS_SECONDS = 10.0
 """How long a failed Job's pod is waited for."""
@@ -80,7 +83,7 @@ def _verdict_of_end(ended: Object, situation: Situation) -> Verdict:
         return Verdict(
             cause=_stated_error(message, ended, situation.service.model), retry_from=finished_at
         )
-    except ModelError as error:
+    except (ModelError, RecursionError) as error:
         cause = Cause("InspectionFailed", f"The inspection's result is unreadable: {error}")
         return Verdict(cause=cause, retry_from=finished_at)
 
@@ -89,8 +92,10 @@ def _stated_error(message: str, ended: Object, model: Model) -> Cause:
     """What the inspection wrote before it exited with an error."""
     try:
         error = json.loads(message)["error"]
-        return Cause(str(error["reason"]), name_as_written(str(error["message"]), model))
-    except (ValueError, KeyError, TypeError):
+        reason = _REASON.fullmatch(error["reason"])
+        told = name_as_written(str(error["message"]), model)
+        return Cause(reason[0] if reason else "InspectionFailed", told)
+    except (ValueError, KeyError, TypeError, RecursionError):
         words = last_words(message) or "it left no last words"
         return Cause(
             "InspectionFailed",

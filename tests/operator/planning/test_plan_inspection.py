@@ -207,8 +207,14 @@ def test_what_is_known_of_another_model_does_not_count(model: dict[str, str]) ->
         ("Traceback\nOSError: broken", "InspectionFailed", "exited with code 1: OSError: broken."),
         ("", "InspectionFailed", "it left no last words"),
         ('{"error": 3}', "InspectionFailed", '{"error": 3}'),
+        (
+            '{"error": {"reason": "", "message": "No reason."}}',
+            "InspectionFailed",
+            "No reason.",
+        ),
+        ("[" * 4096, "InspectionFailed", "exited with code 1: [["),
     ],
-    ids=["its own words", "a traceback", "silence", "something else"],
+    ids=["its own words", "a traceback", "silence", "something else", "no reason", "nesting"],
 )
 def test_a_failed_job_is_told(message: str, reason: str, sentence: str) -> None:
     job = born(wanted_job())
@@ -237,9 +243,14 @@ def test_a_failure_names_the_model_as_it_was_written(uri: str, written: str, tol
     assert condition_of(decided, "ModelInspected")["message"] == told
 
 
-def test_an_unreadable_success_is_a_failure() -> None:
+@pytest.mark.parametrize(
+    "message",
+    ["{}", "", SMOLLM2.to_json()[:-9], "[" * 4096],
+    ids=["something else", "nothing", "a cut result", "nesting without end"],
+)
+def test_an_unreadable_success_is_a_failure(message: str) -> None:
     job = born(wanted_job())
-    decided = picture(job, job_pod(job, state=terminated(0, "{}")))
+    decided = picture(job, job_pod(job, state=terminated(0, message)))
     assert says(decided, "ModelInspected") == ("False", "InspectionFailed")
 
 
