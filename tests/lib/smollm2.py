@@ -1,4 +1,4 @@
-"""Where the real model of the tests lies: SmolLM2-135M-Instruct, Q4_1 GGUF, fetched by `make model`."""
+"""Where the real model of the tests lies: SmolLM2-135M-Instruct as Q4_1 GGUF, by `make model`."""
 
 import os
 from pathlib import Path
