@@ -21,7 +21,7 @@ import jinja2.parser
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from forebay_runtime.tokenizer import read_json
+from forebay_runtime.tokenizer import TokenizerError, read_json
 
 MAX_SECONDS = 10.0
 """A template that takes longer for one prompt is taken to have no end."""
@@ -77,13 +77,20 @@ class ChatTemplate:
 
 
 def read_folder_template(folder: Path) -> str | None:
-    """The chat template of a Hugging Face folder: its own file, or in tokenizer_config.json."""
+    """The chat template of a Hugging Face folder: its own file, or in tokenizer_config.json.
+
+    Raises: TokenizerError if the file that should hold it cannot be read.
+    """
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as exc:
+            raise TokenizerError(f"{path} could not be read as text: {exc}") from exc
     value = read_json(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(value, list):  # several, by name
-        named = {entry.get("name"): entry.get("template") for entry in value}
+        entries = [entry for entry in value if isinstance(entry, dict)]
+        named = {str(entry.get("name")): entry.get("template") for entry in entries}
         value = named.get("default")
     return value if isinstance(value, str) else None
 

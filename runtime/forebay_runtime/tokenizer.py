@@ -52,8 +52,12 @@ class Tokenizer:
     def __init__(self, backend: Backend, special: SpecialTokens) -> None:
         """Wrap a `tokenizers` tokenizer.
 
-        Raises: TokenizerError if its decoder is of a kind that cannot be undone token by token.
+        Raises: TokenizerError if it has no tokens, or a decoder of a kind that cannot be undone
+        token by token.
         """
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        if not vocabulary:
+            raise TokenizerError("The model's tokenizer has an empty vocabulary")
         backend.no_padding()
         backend.no_truncation()
         self._backend = backend
@@ -61,7 +65,7 @@ class Tokenizer:
         self._pieces: dict[int, bytes] = {}
         self._is_byte_level = _is_byte_level(json.loads(backend.to_str())["decoder"])
         self.special = special
-        self.longest_token_chars = max(map(len, backend.get_vocab(with_added_tokens=True)))
+        self.longest_token_chars = max(map(len, vocabulary))
         ends = {id_ for id_, token in self._added.items() if token.content in END_OF_TURN}
         self.eos_token_ids = special.eos_token_ids | ends
 
@@ -149,7 +153,7 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as exc:
+    except (ValueError, OSError, RecursionError) as exc:
         raise TokenizerError(f"{path} is not valid JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise TokenizerError(f"{path} holds no JSON object")
@@ -172,7 +176,10 @@ def _folder_special_tokens(folder: Path, backend: Backend) -> SpecialTokens:
     eos: set[int] = set()
     for file in ("generation_config.json", "config.json"):
         value = read_json(folder / file).get("eos_token_id")
-        eos.update(value if isinstance(value, list) else [] if value is None else [value])
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(type(id_) is int for id_ in ids):
+            raise TokenizerError(f"The eos_token_id in {folder / file} is no token id")
+        eos.update(ids)
     if "eos_token" in names and (id_ := backend.token_to_id(names["eos_token"])) is not None:
         eos.add(id_)
     return SpecialTokens(names, frozenset(eos), bos, bool(adds_bos))

@@ -8,6 +8,7 @@ import pytest
 
 from forebay_runtime.chat_template import ChatTemplate, ChatTemplateError, read_folder_template
 from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.tokenizer import TokenizerError
 from smollm2 import smollm2_path
 
 CHAT = [
@@ -117,3 +118,15 @@ def test_a_template_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setattr("forebay_runtime.chat_template.MAX_SECONDS", 0.2)
     with pytest.raises(ChatTemplateError, match="took longer than 0.2 seconds"):
         ChatTemplate(source, {}).render(CHAT, add_generation_prompt=True)
+
+
+def test_a_template_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(TokenizerError, match="chat_template.jinja could not be read as text"):
+        read_folder_template(tmp_path)
+
+
+def test_templates_in_a_list_that_have_no_name_are_passed_over(tmp_path: Path) -> None:
+    config = {"chat_template": ["a", {"name": ["b"]}, {"name": "default", "template": "c"}]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert read_folder_template(tmp_path) == "c"

@@ -284,9 +284,13 @@ def test_a_gguf_tokenizer_that_is_not_known_is_refused_by_name(
     [
         ({}, "no tokenizer.json"),
         ({"tokenizer.json": "{"}, "could not be read"),
+        ({"tokenizer.json": None}, "empty vocabulary"),
         ({"tokenizer.json": None, "tokenizer_config.json": "["}, "not valid JSON"),
+        ({"tokenizer.json": None, "config.json": "[" * 100_000}, "not valid JSON"),
+        ({"tokenizer.json": None, "config.json": '{"eos_token_id": [[2]]}'}, "no token id"),
+        ({"tokenizer.json": None, "generation_config.json": '{"eos_token_id": {}}'}, "no token id"),
     ],
-    ids=["absent", "broken", "broken-config"],
+    ids=["absent", "broken", "empty", "broken-config", "deep-config", "nested-eos", "eos-object"],
 )
 def test_a_folder_without_a_usable_tokenizer_is_refused(
     tmp_path: Path, files: dict[str, str | None], named: str
