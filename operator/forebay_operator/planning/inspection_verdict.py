@@ -47,21 +47,23 @@ def read_verdict(situation: Situation, job: Object) -> Verdict:
         pod, CONTAINER, situation.service, situation.warnings_about(_uid(pod)), situation.now
     )
     if cause := explain_taking(pod):
-        return Verdict(cause=cause, retry_from=_end_of(finish, situation.now))
+        return Verdict(cause=cause, retry_from=_end_of(job))
     ended = (container_status(pod, CONTAINER).get("state") or {}).get("terminated")
     if ended:
-        return _verdict_of_end(ended, situation)
+        return _verdict_of_end(ended, job, situation)
     cause = diagnose_pod(patient)
     if cause is None and _has_failed_for_long(finish, situation.now):
         return _verdict_without_pod(situation, job, finish)
     if finish.get("type") == "Failed":
-        return Verdict(cause=cause, retry_from=_end_of(finish, situation.now))
+        return Verdict(cause=cause, retry_from=_end_of(job))
     is_retried = cause is not None and cause.reason in _RETRIED_WHILE_STUCK
     return Verdict(cause=cause, retry_from=_created(job) if is_retried else None)
 
 
-def _end_of(finish: Object, now: datetime) -> datetime:
-    return parse_time(finish["lastTransitionTime"]) if finish else now
+def _end_of(job: Object) -> datetime:
+    """When it was over; its beginning, where nobody says. Never now, which would never pass."""
+    ended_at = finish_of(job).get("lastTransitionTime")
+    return parse_time(ended_at) if ended_at else _created(job)
 
 
 def _has_failed_for_long(finish: Object, now: datetime) -> bool:
@@ -71,8 +73,9 @@ def _has_failed_for_long(finish: Object, now: datetime) -> bool:
     return seconds_since(finish["lastTransitionTime"], now) >= LAST_WORDS_SECONDS
 
 
-def _verdict_of_end(ended: Object, situation: Situation) -> Verdict:
-    finished_at = parse_time(ended["finishedAt"]) if ended.get("finishedAt") else situation.now
+def _verdict_of_end(ended: Object, job: Object, situation: Situation) -> Verdict:
+    # A kubelet that lost sight of a container does not know when it ended.
+    finished_at = parse_time(ended["finishedAt"]) if ended.get("finishedAt") else _end_of(job)
     message = ended.get("message", "")
     if ended.get("reason") == "OOMKilled":
         cause = Cause("InspectionOutOfMemory", "The inspection of the model ran out of memory.")

@@ -260,6 +260,14 @@ def test_an_inspection_out_of_memory_says_so() -> None:
     assert says(decided, "ModelInspected") == ("False", "InspectionOutOfMemory")
 
 
+def test_an_end_without_a_time_is_tried_again_too() -> None:
+    """A kubelet that lost sight of a container says neither when it began nor when it ended."""
+    job = born(wanted_job(), created=-30)
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "finishedAt": None}
+    decided = picture(job, job_pod(job, state={"terminated": lost}))
+    assert [one.name for one in decided.deletions] == [job["metadata"]["name"]]
+
+
 TAKEN = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
 
 
