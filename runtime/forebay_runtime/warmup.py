@@ -49,9 +49,10 @@ def run_largest(runner: ModelRunner, sampler: Sampler) -> None:
 def _all_batches(runner: ModelRunner) -> Iterator[Batch]:
     """A batch for every padded number of tokens, and one for every number of decodes."""
     limits = runner.limits
-    # The largest first: they claim the memory that all others then reuse.
     yield from _largest_batches(runner)
-    for num_tokens in padded_sizes(_most_tokens(limits)):
+    # Falling, as each then finds room in what the one before gave back; rising, the heap would
+    # grow by twice as much.
+    for num_tokens in reversed(list(padded_sizes(_most_tokens(limits)))):
         yield _prefill_batch(limits, min(num_tokens, _most_tokens(limits)))
     for num_seqs in range(1, limits.max_num_seqs + 1):
         yield _decode_batch(num_seqs, _longest(runner, num_seqs))
