@@ -134,7 +134,12 @@ def test_it_says_why(module_namespace: Namespace, broken: Claim, case: Failure) 
 
     assert [word for word in case.words if word not in told["message"]] == [], told["message"]
     assert ready["message"] == told["message"]
-    assert case.reason in reasons_of_events(served)
+    wait_until(
+        lambda: sorted(reasons_of_events(served)),
+        lambda reasons: case.reason in reasons,
+        "an Event tells the reason too",
+        TOLD_WITHIN_SECONDS,
+    )
 
 
 def reasons_of_events(served: ServedModel) -> set[str]:

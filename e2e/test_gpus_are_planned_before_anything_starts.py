@@ -56,7 +56,7 @@ def test_the_least_gpus_that_fit_are_asked_for(
     assert flags["--max-model-len"] == "4096"
     assert flags["--max-num-seqs"] == "8"
     assert flags["--gpu-memory-utilization"] == plan["gpuMemoryUtilization"]
-    assert served.read()["status"]["model"]["weightsBytes"] == 22_676_305_920 or plan["weights"]
+    assert served.read()["status"]["model"]["weightsBytes"] == sparse_checkpoint.count_bytes()
 
 
 def test_what_does_not_fit_starts_nothing_and_says_what_would(
@@ -69,12 +69,21 @@ def test_what_does_not_fit_starts_nothing_and_says_what_would(
 
     sentence = served.wait_condition("Fits", "False")["message"]
 
-    sizes = [float(size) for size in re.findall(r"([\d.]+) ?Gi", sentence)]
-    assert 20 in sizes, sentence
-    assert max(sizes) > 21.1, sentence
-    assert served.wait_condition("Ready", "False")["message"]
+    needed, allowed, advice = read_advice(sentence)
+    assert allowed == 20 < needed
+    assert served.wait_condition("Ready", "False")["message"] == sentence
     assert served.pods() == []
     assert module_namespace.get("deployments", "too-big") is None
+    served.patch({"spec": {"vram": {"budget": advice}, "replicas": 0}})
+    served.wait_condition("Fits", "True")
+    assert served.read()["status"]["plan"]["tensorParallelSize"] == 2
+
+
+def read_advice(sentence: str) -> tuple[float, float, str]:
+    """Return the GiB that are needed, the GiB that are allowed, and the budget that would do."""
+    found = re.search(r"needs ([\d.]+) GiB.* allows ([\d.]+) GiB.* vram.budget (\w+)", sentence)
+    assert found is not None, sentence
+    return float(found[1]), float(found[2]), found[3]
 
 
 def advertise(

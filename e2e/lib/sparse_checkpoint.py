@@ -50,14 +50,23 @@ def list_shapes() -> dict[str, list[int]]:
     return shapes
 
 
+def count_bytes() -> int:
+    """Return the bytes of all tensors, two to a parameter."""
+    return sum(2 * count_elements(shape) for shape in list_shapes().values())
+
+
+def count_elements(shape: list[int]) -> int:
+    """Return the elements of a vector or a matrix."""
+    return shape[0] * (shape[1] if len(shape) == 2 else 1)
+
+
 def write_checkpoint(folder: Path) -> None:
     """Write config.json and model.safetensors."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     header, end = {}, 0
     for name, shape in list_shapes().items():
-        num_elements = shape[0] * (shape[1] if len(shape) == 2 else 1)
-        start, end = end, end + 2 * num_elements
+        start, end = end, end + 2 * count_elements(shape)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     with (folder / "model.safetensors").open("wb") as file:

@@ -45,6 +45,8 @@ class Oracle:
     """SmolLM2 as transformers runs it, one thread, one request at a time."""
 
     def __init__(self, gguf_path: Path) -> None:
+        # Two threads wait for each other wherever the served pods are at work as well.
+        torch.set_num_threads(1)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(
             gguf_path.parent, gguf_file=gguf_path.name
         )
