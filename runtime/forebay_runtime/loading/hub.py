@@ -5,6 +5,7 @@ Called by the command line for `hf://` models before the engine is made.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from forebay_budget.hub import parse_hub_uri
@@ -30,6 +31,8 @@ def download_model(uri: str) -> Path:
             revision=model.revision,
             allow_patterns=list(_WANTED),
             ignore_patterns=list(_UNWANTED),
+            endpoint=os.environ.get("HF_ENDPOINT") or None,
+            cache_dir=os.environ.get("HF_HUB_CACHE") or None,
         )
     except errors.GatedRepoError as error:
         raise ModelError(
