@@ -13,17 +13,19 @@ from namespace import Namespace
 DEPLOYMENT = "forebay-operator"
 KILLER = "operator-killer"
 # A process cannot be killed from inside its own container (it is that container's init), so the
-# killer shares the node's process table.
+# killer shares the node's process table, and finds the pod's processes by the uid in their cgroup.
 KILL_SCRIPT = """
-import os, pathlib, signal
-for status in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+import os, pathlib, signal, sys
+names = {sys.argv[1], sys.argv[1].replace("-", "_")}
+for process in pathlib.Path("/proc").glob("[0-9]*"):
     try:
-        command = status.read_bytes().split(b"\\0")
+        command = (process / "cmdline").read_bytes().split(b"\\0")
+        cgroup = (process / "cgroup").read_text()
     except OSError:
         continue
-    if b"forebay_operator.main" in command:
-        os.kill(int(status.parent.name), signal.SIGKILL)
-        print(status.parent.name)
+    if b"forebay_operator.main" in command and any(name in cgroup for name in names):
+        os.kill(int(process.name), signal.SIGKILL)
+        print(process.name)
 """
 
 
@@ -61,8 +63,8 @@ class OperatorPod:
         """End its process by SIGKILL, and its pod, so that no crash back-off delays the next."""
         for pod in self.pods():
             self._killer_on(pod["spec"]["nodeName"])
-            self._namespace.kubectl("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT)
-            name = pod["metadata"]["name"]
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            self._namespace.kubectl("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT, uid)
             delete = ("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
             self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
 
