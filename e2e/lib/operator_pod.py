@@ -64,7 +64,8 @@ class OperatorPod:
         for pod in self.pods():
             self._killer_on(pod["spec"]["nodeName"])
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            self._namespace.kubectl("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT, uid)
+            script = ("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT, uid)
+            assert self._namespace.kubectl(*script), f"no process of {name} was there to be killed"
             delete = ("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
             self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
 
