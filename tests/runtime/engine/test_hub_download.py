@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+
 from forebay_budget.inspection import ModelError
 from forebay_runtime.loading.hub import download_model
 

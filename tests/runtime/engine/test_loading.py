@@ -103,6 +103,19 @@ def test_a_folder_that_the_runtime_cannot_run_is_refused(
         load(copy_with(tiny_folder, tmp_path, **changes))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_warm_up(
+    tiny_folder: Path, tmp_path: Path, value: float
+) -> None:
+    def damage(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        stored["model.layers.1.mlp.up_proj.weight"][3, 5] = value
+        return stored
+
+    engine = load(copy_with(tiny_folder, tmp_path, damage), max_num_seqs=2)
+    with pytest.raises(StartError, match="NaN or infinite scores"):
+        engine.warm_up()
+
+
 def test_an_unreadable_ggml_type_is_refused_by_the_tensors_name(tmp_path: Path) -> None:
     save_gguf(tmp_path / "tiny.gguf", build_tiny(), gguf.GGMLQuantizationType.Q5_0)
     with pytest.raises(ModelError, match=r"(token_embd|output)\.weight is stored as Q5_0"):
