@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from torch import Tensor
+
+from forebay_runtime.config import StartError
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampler import Sampler
@@ -27,17 +30,31 @@ _SAMPLING = (
 
 
 def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
-    """Run every shape once; the seconds that the slowest step would take."""
+    """Run every shape once; the seconds that the slowest step would take.
+
+    Raises: StartError if the whole model gives no numbers.
+    """
     limits = runner.limits
     for batch in _all_batches(runner):
         sampler.sample(runner.run(batch, num_layers=1), batch)
     for num_seqs in {1, limits.max_num_seqs}:
         batch = _decode_batch(num_seqs, _longest(runner, num_seqs))
-        sampler.sample(runner.run(batch), batch)
+        logits = runner.run(batch)
+        _check_finite(logits)
+        sampler.sample(logits, batch)
     runner.shapes.end_warm_up()
     start = time.perf_counter()
     runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)
     return (time.perf_counter() - start) * runner.model.config.sizes.num_layers
+
+
+def _check_finite(logits: Tensor) -> None:
+    """Such a model would answer every request with the same token, and no one would be told."""
+    if not logits.isfinite().all():
+        raise StartError(
+            "The model computes NaN or infinite scores; its weights are damaged, or too large for "
+            "--dtype float16"
+        )
 
 
 def run_largest(runner: ModelRunner, sampler: Sampler) -> None:
