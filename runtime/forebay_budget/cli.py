@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NoReturn
@@ -43,19 +44,10 @@ examples:
 exit status: 0 it fits, 1 it does not, 2 wrong usage or a model that cannot be read"""
 
 FLAGS: dict[str, str] = {
-    "device": "--device",
+    **{field.name: f"--{field.name.replace('_', '-')}" for field in fields(Demand)},
     "gpu_memory_bytes": "--gpu-memory",
     "budget_bytes": "--vram-budget",
     "max_gpus_per_node": "--gpus-per-node",
-    "max_model_len": "--max-model-len",
-    "max_num_seqs": "--max-num-seqs",
-    "mean_tokens": "--mean-tokens",
-    "tensor_parallel_size": "--tensor-parallel-size",
-    "gpu_memory_utilization": "--gpu-memory-utilization",
-    "dtype": "--dtype",
-    "quantization": "--quantization",
-    "kv_cache_dtype": "--kv-cache-dtype",
-    "max_num_batched_tokens": "--max-num-batched-tokens",
 }
 """How messages name a Demand's fields to someone at a command line."""
 
@@ -133,13 +125,23 @@ def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
         help="where it would run; default: gpu",
     )
     memory.add_argument(
-        "--gpu-memory", metavar="SIZE", type=_size, help="memory of one GPU, as 24Gi"
+        "--gpu-memory",
+        dest="gpu_memory_bytes",
+        metavar="SIZE",
+        type=_size,
+        help="memory of one GPU, as 24Gi",
     )
     memory.add_argument(
-        "--gpus-per-node", metavar="N", type=_count, default=8, help="most GPUs used; default: 8"
+        "--gpus-per-node",
+        dest="max_gpus_per_node",
+        metavar="N",
+        type=_count,
+        default=8,
+        help="most GPUs used; default: 8",
     )
     memory.add_argument(
         "--vram-budget",
+        dest="budget_bytes",
         metavar="SIZE",
         type=_size,
         help="most memory that one replica may take over all its GPUs; default: 95%% of each. "
@@ -227,21 +229,8 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _budget(arguments: argparse.Namespace) -> int:
-    demand = Demand(
-        device="CPU" if arguments.device == "cpu" else "GPU",
-        gpu_memory_bytes=arguments.gpu_memory,
-        budget_bytes=arguments.vram_budget,
-        max_gpus_per_node=arguments.gpus_per_node,
-        max_model_len=arguments.max_model_len,
-        max_num_seqs=arguments.max_num_seqs,
-        mean_tokens=arguments.mean_tokens,
-        tensor_parallel_size=arguments.tensor_parallel_size,
-        gpu_memory_utilization=arguments.gpu_memory_utilization,
-        dtype=arguments.dtype,
-        quantization=arguments.quantization,
-        kv_cache_dtype=arguments.kv_cache_dtype,
-        max_num_batched_tokens=arguments.max_num_batched_tokens,
-    )
+    asked = {field: getattr(arguments, field) for field in FLAGS}
+    demand = Demand(**asked | {"device": arguments.device.upper()})
     try:
         inspection = inspect_model(arguments.model)
     except ModelError as error:

@@ -121,10 +121,12 @@ def _faults_of_lengths(
 
 
 def _faults_on_cpu(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
-    if (demand.tensor_parallel_size or 1) > 1 or demand.gpu_memory_utilization is not None:
-        is_parallel = demand.gpu_memory_utilization is None
-        field = "tensor_parallel_size" if is_parallel else "gpu_memory_utilization"
-        yield f"{names[field]} is for GPUs, but {names['device']} is CPU; remove it."
+    for field, is_asked in (
+        ("gpu_memory_utilization", demand.gpu_memory_utilization is not None),
+        ("tensor_parallel_size", (demand.tensor_parallel_size or 1) > 1),
+    ):
+        if is_asked:
+            yield f"{names[field]} is for GPUs, but {names['device']} is CPU; remove it."
 
 
 def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str]) -> Iterator[str]:

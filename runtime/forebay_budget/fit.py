@@ -59,7 +59,7 @@ class Fit:
 class Nearest:
     """A change of the Demand that would fit: nearly always one field."""
 
-    changes: tuple[tuple[str, int | Decimal | None], ...]
+    changes: tuple[tuple[str, int | Decimal], ...]
     """Fields of Demand (`max_model_len`, `budget_bytes`, …) and their values."""
 
 

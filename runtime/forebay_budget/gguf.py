@@ -9,7 +9,6 @@ import io
 import math
 import os
 import struct
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,15 +155,11 @@ class _Reader:
         least_bytes = 8 if kind == _STRING else 12
         self.expect(num_items * least_bytes)
         self._count(num_items)
-        read: Callable[[], Any] = self.text if kind == _STRING else self._nested(kind, nesting)
         if is_wanted:
-            return [read() for _ in range(num_items)]
+            return [self.value(kind, nesting + 1) for _ in range(num_items)]
         for _ in range(num_items):
-            read()
+            self.value(kind, nesting + 1)
         return None
-
-    def _nested(self, kind: int, nesting: int) -> Callable[[], Any]:
-        return lambda: self.value(kind, nesting + 1)
 
     def _count(self, num_items: int) -> None:
         self._items_left -= num_items

@@ -148,13 +148,13 @@ def _phrase(option: Nearest, names: Mapping[str, str]) -> str:
     return " and ".join(_phrase_change(field, value, names) for field, value in option.changes)
 
 
-def _phrase_change(field: str, value: int | Decimal | None, names: Mapping[str, str]) -> str:
+def _phrase_change(field: str, value: int | Decimal, names: Mapping[str, str]) -> str:
     if field == "max_gpus_per_node":
         return f"{value} GPUs on one node"
     if field == "gpu_memory_bytes":
-        return f"GPUs of {format_bytes(int(value or 0))}"
+        return f"GPUs of {format_bytes(int(value))}"
     if field == "budget_bytes":
-        return f"{names[field]} {to_quantity(int(value or 0))}"
+        return f"{names[field]} {to_quantity(int(value))}"
     return f"{names[field]} {value}"
 
 

@@ -44,11 +44,10 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
 
 def _to_keys(option: Nearest) -> dict[str, Any]:
     """The changes of one option, by keys like those of the plan."""
-    return {_KEYS[field]: _plain(value) for field, value in option.changes}
-
-
-def _plain(value: int | Decimal | None) -> Any:
-    return str(value) if isinstance(value, Decimal) else value
+    return {
+        _KEYS[field]: str(value) if isinstance(value, Decimal) else value
+        for field, value in option.changes
+    }
 
 
 def to_text(inspection: Inspection, demand: Demand, answer: Fit | Misfit) -> str:

@@ -5,7 +5,7 @@ The operator plans by it and `forebay budget` shows it. Pure: the same question,
 
 from collections.abc import Mapping
 
-from forebay_budget.case import Case, Split, choose_split
+from forebay_budget.case import BLOCK_TOKENS, Case, Split, choose_split, whole_blocks
 from forebay_budget.demand import SPEC_FIELDS, Demand, Device, find_fault
 from forebay_budget.fit import Fit, Misfit, Nearest
 from forebay_budget.inspection import Inspection
@@ -32,8 +32,8 @@ def size(
 
 
 def _fit(case: Case, split: Split) -> Fit:
-    token_bytes = case.kv_token_bytes(split.tp)
-    kv_cache_tokens = split.terms.kv_cache_bytes // token_bytes // 16 * 16
+    num_blocks = split.terms.kv_cache_bytes // case.kv_token_bytes(split.tp) // BLOCK_TOKENS
+    kv_cache_tokens = num_blocks * BLOCK_TOKENS
     return Fit(
         device=case.demand.device,
         tensor_parallel_size=split.tp,
@@ -93,5 +93,5 @@ def _choice(case: Case, split: Split) -> str:
 
 
 def _times(kv_cache_tokens: int, request_tokens: int) -> str:
-    count = kv_cache_tokens // (-(-request_tokens // 16) * 16)
+    count = kv_cache_tokens // whole_blocks(request_tokens)
     return "one request" if count == 1 else f"{count} requests"
