@@ -19,6 +19,7 @@ from forebay_runtime import warmup
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine, VramTerm
+from forebay_runtime.host_memory import check_room
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
@@ -192,7 +193,11 @@ def _choose_num_blocks(config: EngineConfig, model: LlamaModel, limits: Limits) 
 def _build_runner(
     model: LlamaModel, num_blocks: int, block_size: int, limits: Limits
 ) -> ModelRunner:
-    with explain_out_of_memory("KV cache", "lower --kv-cache-memory-bytes or --max-model-len"):
+    knob = "lower --kv-cache-memory-bytes or --max-model-len"
+    if model.placement.device.type == "cpu":
+        token_bytes = kv_token_bytes(model.config.sizes, 1, _name(model.placement.dtype))
+        check_room(num_blocks * block_size * token_bytes, "KV cache", knob)
+    with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, block_size, model.placement.dtype)
     return ModelRunner(model, cache, limits, ShapeLog())
 
