@@ -89,6 +89,7 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--served-model-name",
+        type=_text,
         metavar="NAME",
         help="name that clients ask for (the hub's name, or the file's or folder's)",
     )
@@ -178,6 +179,14 @@ def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("the name is not UTF-8, as answers are") from None
+    return text
+
+
 def _number(
     kind: type[int] | type[float], least: float, most: float = math.inf
 ) -> Callable[[str], float]:
@@ -250,7 +259,8 @@ def _name_of(model: str) -> str:
     if model.startswith("hf://"):
         return model.removeprefix("hf://").partition("@")[0]
     path = Path(model).resolve()
-    return path.stem if path.suffix.lower() == ".gguf" else path.name
+    name = path.stem if path.suffix.lower() == ".gguf" else path.name
+    return name.encode(errors="replace").decode()  # a file's name need not be UTF-8
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ def build_gguf_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
 
     Raises: TokenizerError naming what is missing or not supported.
     """
+    try:
+        return _build(metadata)
+    except TokenizerError:
+        raise
+    except Exception as exc:  # the library raises plain Exception, and metadata can hold anything
+        raise TokenizerError(
+            f"The GGUF file's tokenizer is damaged ({type(exc).__name__}: {exc})"
+        ) from exc
+
+
+def _build(metadata: Mapping[str, Any]) -> Tokenizer:
     kind = metadata.get("tokenizer.ggml.model")
     if kind == "gpt2":
         backend = _build_byte_level(metadata)

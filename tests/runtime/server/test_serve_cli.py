@@ -60,6 +60,7 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         (["serve", "m", "--tensor-parallel-size", "2"], "--tensor-parallel-size 2"),
         (["serve", "m", "--quantization", "INT8"], "--quantization"),
         (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),
+        (["serve", "m", "--served-model-name", "\udcff"], "--served-model-name: the name is not"),
         (["serve", "m", "--unknown"], "--unknown"),
         (["train"], "train"),
     ],

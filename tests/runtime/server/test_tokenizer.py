@@ -322,3 +322,23 @@ def test_other_threads_run_while_a_long_text_is_tokenised() -> None:
     is_over.set()
     ticker.join()
     assert most >= 10
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("merges", ["ab"]),
+        ("merges", ["a z"]),
+        ("tokens", 5),
+        ("token_type", 5),
+        ("eos_token_id", [2]),
+        ("bos_token_id", "x"),
+    ],
+    ids=["merge-of-one", "unknown-merge", "tokens", "types", "eos", "bos"],
+)
+def test_a_damaged_gguf_tokenizer_is_refused_in_one_sentence(key: str, value: Any) -> None:
+    fields = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab"], "merges": ["a b"]}
+    metadata = {f"tokenizer.ggml.{name}": field for name, field in fields.items()}
+    assert build_gguf_tokenizer(metadata).encode("ab") == [2]
+    with pytest.raises(TokenizerError, match="The GGUF file's tokenizer is damaged"):
+        build_gguf_tokenizer(metadata | {f"tokenizer.ggml.{key}": value})
