@@ -75,8 +75,8 @@ class Cluster(Protocol):
     async def replace(self, kind: Kind, manifest: Object) -> Object:
         """Replace an object whose resource version is still the manifest's."""
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> bool:
-        """Delete an object if it still has this uid; False where it is gone already."""
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete an object if it still has this uid."""
 
 
 class KubernetesCluster:
@@ -142,17 +142,15 @@ class KubernetesCluster:
         path = kind.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         return await self._send("PUT", path, MANAGER, manifest)
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> bool:
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete an object if it still has this uid; its own children go in the background."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         self._ask(kind)
         try:
             await self._send("DELETE", kind.path(namespace, name), body=options)
         except ApiError as error:
-            if error.status in (404, 409):
-                return False
-            raise
-        return True
+            if error.status not in (404, 409):
+                raise
 
     def _ask(self, kind: Kind) -> None:
         if kind is not LEASE:

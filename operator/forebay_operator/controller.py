@@ -9,8 +9,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from forebay_operator.cluster import KubernetesCluster
 from forebay_operator.lease import FAILURES, LeaseHolder, LeaseLost
@@ -49,9 +48,7 @@ class Controller:
         self._queue = WorkQueue()
         self._scraper = Scraper(self.store, self._queue)
         self._resync = Resync(cluster, self.store, self._queue, settings.namespaces)
-        self._lease = LeaseHolder(
-            cluster, settings.lease_namespace, settings.lease_name, settings.identity
-        )
+        self._lease = LeaseHolder(cluster, settings.lease_namespace, settings.identity)
         self._reconciler = Reconciler(
             cluster, self.store, self._queue, settings.decisions, planner, self._scraper
         )
@@ -96,10 +93,10 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._lease.keep())
             await self._fill()
-            running: list[Coroutine[Any, Any, None]] = [self._resync.run(), self._scraper.run()]
-            running += [self._reconciler.work() for _ in range(NUM_WORKERS)]
-            for one in running:
-                tasks.create_task(one)
+            tasks.create_task(self._resync.run())
+            tasks.create_task(self._scraper.run())
+            for _ in range(NUM_WORKERS):
+                tasks.create_task(self._reconciler.work())
 
     async def _fill(self) -> None:
         """Know everything before the first decision."""

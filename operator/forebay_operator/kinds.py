@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-MANAGED_BY = "app.kubernetes.io/managed-by"
-MANAGED_SELECTOR = f"{MANAGED_BY}=forebay"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_LABEL = {_MANAGED_BY: "forebay"}
+MANAGED_SELECTOR = f"{_MANAGED_BY}=forebay"
 SERVICE_LABEL = "forebay.dev/inference-service"
 INSPECTION_LABEL = "forebay.dev/inspection-of"
 
@@ -16,7 +17,6 @@ class Kind:
     version: str
     name: str
     plural: str
-    is_namespaced: bool = True
 
     @property
     def api_version(self) -> str:
@@ -26,7 +26,7 @@ class Kind:
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
         """The address of an object, of a namespace's objects, or of all."""
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
-        scope = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
+        scope = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
 
 
@@ -38,7 +38,7 @@ JOB = Kind("batch", "v1", "Job", "jobs")
 POD = Kind("", "v1", "Pod", "pods")
 NETWORK_SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
-NODE = Kind("", "v1", "Node", "nodes", is_namespaced=False)
+NODE = Kind("", "v1", "Node", "nodes")
 EVENT = Kind("", "v1", "Event", "events")
 EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")

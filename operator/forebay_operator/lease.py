@@ -20,6 +20,7 @@ from forebay_operator.observed import Object
 
 log = logging.getLogger(__name__)
 
+NAME = "forebay-operator"
 DURATION_SECONDS = 15
 """Nobody else takes the lease before it was unchanged for this long."""
 DEADLINE_SECONDS = 10.0
@@ -42,13 +43,11 @@ class LeaseHolder:
         self,
         cluster: Cluster,
         namespace: str,
-        name: str,
         identity: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
-        self._name = name
         self._identity = identity
         self._clock = clock
         self._renewed_at = float("-inf")
@@ -59,7 +58,7 @@ class LeaseHolder:
     def check(self) -> None:
         """Raise LeaseLost unless this process may write now."""
         if self._clock() - self._renewed_at > DEADLINE_SECONDS:
-            raise LeaseLost(f"Lease {self._namespace}/{self._name} was not renewed in time")
+            raise LeaseLost(f"Lease {self._namespace}/{NAME} was not renewed in time")
 
     async def acquire(self) -> None:
         """Wait until the lease is this process's."""
@@ -80,7 +79,7 @@ class LeaseHolder:
     async def try_acquire(self) -> bool:
         """Take the lease if it is free, ours, or was left; False if another process holds it."""
         asked_at = self._clock()
-        lease = await self._cluster.get(LEASE, self._namespace, self._name)
+        lease = await self._cluster.get(LEASE, self._namespace, NAME)
         if lease is not None and not self._is_free(lease, asked_at):
             return False
         try:
@@ -105,10 +104,10 @@ class LeaseHolder:
         """Renew once; a failure is borne until the deadline, another holder is not."""
         asked_at = self._clock()
         try:
-            lease = await self._cluster.get(LEASE, self._namespace, self._name)
+            lease = await self._cluster.get(LEASE, self._namespace, NAME)
             if lease is None or lease["spec"].get("holderIdentity") != self._identity:
                 self._renewed_at = float("-inf")
-                raise LeaseLost(f"Lease {self._namespace}/{self._name} was taken")
+                raise LeaseLost(f"Lease {self._namespace}/{NAME} was taken")
             self._held = await self._cluster.replace(LEASE, self._build(lease))
             self._renewed_at = asked_at
         except FAILURES as error:
@@ -141,7 +140,7 @@ class LeaseHolder:
         spec: Object = (lease or {}).get("spec") or {}
         is_mine = spec.get("holderIdentity") == self._identity
         transitions = spec.get("leaseTransitions", 0) + (0 if is_mine or lease is None else 1)
-        metadata = {"namespace": self._namespace, "name": self._name}
+        metadata = {"namespace": self._namespace, "name": NAME}
         if lease is not None:
             metadata["resourceVersion"] = lease["metadata"]["resourceVersion"]
         return {

@@ -14,7 +14,6 @@ from forebay_operator.kinds import (
     NETWORK_SERVICE,
     POD,
     REPLICA_SET,
-    SERVICE_ACCOUNT,
     Kind,
 )
 from forebay_operator.memory import Memory
@@ -30,8 +29,8 @@ def observe(
     if service is None:
         return None
     uid = uid_of(service)
-    jobs = _controlled_by({uid}, store.children(key, JOB))
-    deployments = _controlled_by({uid}, store.children(key, DEPLOYMENT))
+    jobs = _children(store, key, JOB, uid)
+    deployments = _children(store, key, DEPLOYMENT, uid)
     replica_sets = _controlled_by(_uids(deployments), store.children(key, REPLICA_SET))
     all_pods = store.children(key, POD)
     pods = _controlled_by(_uids(replica_sets), all_pods)
@@ -41,7 +40,6 @@ def observe(
         service=service,
         deployment=_named(key.name, deployments),
         network_service=_named(key.name, _children(store, key, NETWORK_SERVICE, uid)),
-        service_account=_named(f"{key.name}-forebay", _children(store, key, SERVICE_ACCOUNT, uid)),
         revisions=_children(store, key, CONTROLLER_REVISION, uid),
         jobs=jobs,
         job_pods=_controlled_by(_uids(jobs), all_pods),

@@ -81,7 +81,6 @@ class Observed:
     """The InferenceService itself, raw."""
     deployment: Object | None = None
     network_service: Object | None = None
-    service_account: Object | None = None
     revisions: tuple[Object, ...] = ()
     """ControllerRevisions, oldest first."""
     jobs: tuple[Object, ...] = ()

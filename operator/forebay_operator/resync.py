@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from forebay_operator.cluster import Cluster, Listing
+from forebay_operator.cluster import Cluster
 from forebay_operator.kinds import NODE, WATCHED, Kind
 from forebay_operator.lease import FAILURES
 from forebay_operator.store import Difference, Store
@@ -48,10 +48,9 @@ class Resync:
     async def fill(self) -> None:
         """Put everything there is into the store and every service on the queue."""
         for kind, namespace in self._scopes():
-            self._correct(await self._difference(kind, namespace))
-        self._listed_at = time.monotonic()
-        for key in self._store.keys():
-            self._queue.add(key)
+            listing = await self._cluster.list(kind, namespace)
+            self._correct(self._store.difference(listing, namespace))
+        self._finish()
 
     async def run(self) -> None:
         """Compare again and again, until cancelled."""
@@ -65,7 +64,9 @@ class Resync:
     async def compare(self) -> None:
         """List everything, give the watches time, correct what they still have not delivered."""
         silent = []
-        listings = [(await self._list(kind, scope), scope) for kind, scope in self._scopes()]
+        listings = [
+            (await self._cluster.list(kind, scope), scope) for kind, scope in self._scopes()
+        ]
         if any(self._store.difference(listing, scope) for listing, scope in listings):
             await self._sleep(GRACE_SECONDS)
         for listing, scope in listings:
@@ -75,9 +76,7 @@ class Resync:
                 self._report(listing.kind, difference)
                 self._correct(difference)
         self.silent = tuple(dict.fromkeys(silent))
-        self._listed_at = time.monotonic()
-        for key in self._store.keys():
-            self._queue.add(key)
+        self._finish()
 
     def complaint(self) -> str:
         """Why this process should be restarted; empty if it should not."""
@@ -90,11 +89,10 @@ class Resync:
         scopes = [(kind, namespace) for kind in WATCHED for namespace in self._namespaces]
         return scopes + ([(NODE, None)] if self._store.has_nodes else [])
 
-    async def _list(self, kind: Kind, namespace: str | None) -> Listing:
-        return await self._cluster.list(kind, namespace)
-
-    async def _difference(self, kind: Kind, namespace: str | None) -> Difference:
-        return self._store.difference(await self._list(kind, namespace), namespace)
+    def _finish(self) -> None:
+        self._listed_at = time.monotonic()
+        for key in self._store.keys():
+            self._queue.add(key)
 
     def _correct(self, difference: Difference) -> None:
         for item in difference.newer:

@@ -135,18 +135,19 @@ class Service:
 def parse_service(raw: Object) -> Service:
     """Read an InferenceService; SpecError where a field does not say what it must."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
+    startup = spec.get("startup") or {}
     return Service(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         generation=metadata.get("generation", 1),
         model=_parse_model(spec.get("model") or {}, metadata["name"]),
-        device=_one_of("spec.device", spec.get("device", "GPU"), Device),
+        device=_one_of("spec.device", spec.get("device", Service.device), Device),
         vram=_parse_vram(spec.get("vram") or {}),
         engine=_parse_engine(spec.get("engine") or {}),
-        replicas=spec.get("replicas", 1),
+        replicas=spec.get("replicas", Service.replicas),
         scaling=_parse_scaling(spec.get("scaling")),
-        startup_timeout_seconds=(spec.get("startup") or {}).get("timeoutSeconds", 1800),
+        startup_timeout_seconds=startup.get("timeoutSeconds", Service.startup_timeout_seconds),
         drain=_parse_drain(spec.get("drain") or {}),
         rollout=_parse_rollout(spec.get("rollout") or {}),
         runtime_version=spec.get("runtimeVersion", ""),
@@ -167,7 +168,7 @@ def _parse_model(model: Object, service_name: str) -> Model:
         location=location,
         name=model.get("name") or service_name,
         secret_name=model.get("secretName", ""),
-        quantization=model.get("quantization", "Auto"),
+        quantization=model.get("quantization", Model.quantization),
     )
 
 
@@ -175,7 +176,7 @@ def _parse_vram(vram: Object) -> Vram:
     return Vram(
         budget_bytes=_bytes("spec.vram.budget", vram.get("budget")),
         gpu_memory_bytes=_bytes("spec.vram.gpuMemory", vram.get("gpuMemory")),
-        gpu_resource=vram.get("gpuResource") or "nvidia.com/gpu",
+        gpu_resource=vram.get("gpuResource") or Vram.gpu_resource,
     )
 
 
@@ -183,8 +184,8 @@ def _parse_engine(engine: Object) -> EngineOptions:
     return EngineOptions(
         max_model_len=engine.get("maxModelLen"),
         max_num_seqs=engine.get("maxNumSeqs"),
-        dtype=engine.get("dtype", "Auto"),
-        kv_cache_dtype=engine.get("kvCacheDtype", "Auto"),
+        dtype=engine.get("dtype", EngineOptions.dtype),
+        kv_cache_dtype=engine.get("kvCacheDtype", EngineOptions.kv_cache_dtype),
         tensor_parallel_size=engine.get("tensorParallelSize"),
         gpu_memory_utilization=_share(engine.get("gpuMemoryUtilization")),
         extra_args=tuple(engine.get("extraArgs") or ()),
@@ -196,20 +197,23 @@ def _parse_scaling(scaling: Object | None) -> Scaling | None:
         return None
     return Scaling(
         max_replicas=scaling["maxReplicas"],
-        min_replicas=scaling.get("minReplicas", 1),
-        target_queue_depth=scaling.get("targetQueueDepth", 4),
-        window_seconds=scaling.get("scaleDownStabilizationSeconds", 300),
+        min_replicas=scaling.get("minReplicas", Scaling.min_replicas),
+        target_queue_depth=scaling.get("targetQueueDepth", Scaling.target_queue_depth),
+        window_seconds=scaling.get("scaleDownStabilizationSeconds", Scaling.window_seconds),
     )
 
 
 def _parse_drain(drain: Object) -> Drain:
-    return Drain(drain.get("timeoutSeconds", 120), drain.get("lameDuckSeconds", 5))
+    return Drain(
+        drain.get("timeoutSeconds", Drain.timeout_seconds),
+        drain.get("lameDuckSeconds", Drain.lame_duck_seconds),
+    )
 
 
 def _parse_rollout(rollout: Object) -> Rollout:
     return Rollout(
-        _one_of("spec.rollout.strategy", rollout.get("strategy", "Auto"), Strategy),
-        rollout.get("progressDeadlineSeconds", 1800),
+        _one_of("spec.rollout.strategy", rollout.get("strategy", Rollout.strategy), Strategy),
+        rollout.get("progressDeadlineSeconds", Rollout.progress_deadline_seconds),
     )
 
 

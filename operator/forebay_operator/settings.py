@@ -19,7 +19,6 @@ class ProcessSettings:
     decisions: Settings
     identity: str
     lease_namespace: str
-    lease_name: str = "forebay-operator"
     namespaces: tuple[str, ...] = ()
     """Namespaces that are served; empty: all."""
 

@@ -9,7 +9,6 @@ with a version that is not older.
 
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
-from typing import Any
 
 from forebay_operator.cluster import Listing
 from forebay_operator.kinds import INFERENCE_SERVICE, INSPECTION_LABEL, NODE, SERVICE_LABEL, Kind
@@ -108,7 +107,7 @@ class Store:
         return tuple(Key(*place) for place in self._objects[INFERENCE_SERVICE.name])
 
     def nodes(self) -> tuple[Object, ...]:
-        """Every node, cut down to what scheduling looks at."""
+        """Every node, cut down to what sizing looks at."""
         return tuple(self._objects[NODE.name].values())
 
     def has_seen(self, written: Written) -> bool:
@@ -216,21 +215,15 @@ def _trim(item: Object) -> Object:
 
 
 def _trim_node(item: Object) -> Object:
-    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
-    names = ("name", "uid", "resourceVersion", "creationTimestamp", "labels", "deletionTimestamp")
-    trimmed: dict[str, Any] = {
-        "apiVersion": "v1",
+    metadata, status = item["metadata"], item.get("status") or {}
+    names = ("name", "uid", "resourceVersion", "labels")
+    return {
         "kind": NODE.name,
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "spec": {name: spec[name] for name in ("taints", "unschedulable") if name in spec},
-        "status": {name: status[name] for name in ("allocatable", "capacity") if name in status},
+        "status": {"allocatable": status.get("allocatable") or {}},
     }
-    ready = [one for one in status.get("conditions") or () if one.get("type") == "Ready"]
-    states = [{"type": "Ready", "status": one.get("status")} for one in ready]
-    return {**trimmed, "status": {**trimmed["status"], "conditions": states}}
 
 
 def _is_same_node(known: Object, kept: Object) -> bool:
-    parts = ("spec", "status")
-    is_same = all(known[part] == kept[part] for part in parts)
+    is_same = known["status"] == kept["status"]
     return is_same and bool(known["metadata"].get("labels") == kept["metadata"].get("labels"))

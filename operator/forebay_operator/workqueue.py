@@ -34,9 +34,6 @@ class WorkQueue:
         self._failures: dict[Key, int] = {}
         self._changed = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._ready) + len(self._again)
-
     def add(self, key: Key) -> None:
         """Have a key worked on soon; once more afterwards if it is worked on just now."""
         if key in self._active:

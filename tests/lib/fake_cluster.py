@@ -90,13 +90,11 @@ class FakeCluster:
             raise ApiError(409, "the object has been modified")
         return self._store(place, {**known, **copy.deepcopy(dict(manifest))})
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> bool:
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         self._record("delete", kind, name)
         known = self.objects.get((kind.name, namespace, name))
-        if known is None or known["metadata"]["uid"] != uid:
-            return False
-        self.remove(kind, namespace, name)
-        return True
+        if known is not None and known["metadata"]["uid"] == uid:
+            self.remove(kind, namespace, name)
 
     def add(self, manifest: Object) -> dict[str, Any]:
         """Have an object there, with a uid and a creation time of its own."""

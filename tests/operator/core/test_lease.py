@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 
 def holder(cluster: FakeCluster, name: str, clock: Clock) -> LeaseHolder:
-    return LeaseHolder(cluster, "forebay-system", "forebay-operator", name, clock)
+    return LeaseHolder(cluster, "forebay-system", name, clock)
 
 
 def spec(cluster: FakeCluster) -> dict[str, Any]:

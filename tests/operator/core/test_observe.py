@@ -83,9 +83,8 @@ def test_each_child_has_its_place() -> None:
     found = observed(
         item("Deployment", "llama", "1", SERVICE),
         item("Service", "llama", "2", SERVICE),
-        item("ServiceAccount", "llama-forebay", "3", SERVICE),
         item("ControllerRevision", "llama-abc", "4", SERVICE),
         item("Job", "llama-inspect-1", "5", SERVICE),
     )
-    assert found.deployment and found.network_service and found.service_account
+    assert found.deployment and found.network_service
     assert (len(found.revisions), len(found.jobs)) == (1, 1)
