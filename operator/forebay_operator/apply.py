@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from forebay_operator.cluster import ApiError, Cluster
-from forebay_operator.kinds import INFERENCE_SERVICE, POD, Kind, find_kind
+from forebay_operator.kinds import DELETION_COST, INFERENCE_SERVICE, POD, Kind, find_kind
 from forebay_operator.memory import Applied, Memory, content_of
 from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object
@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 
 PASSING = frozenset({409, 429, 500, 502, 503, 504})
 """Answers that say nothing about the child: the server is busy, or a namesake just came."""
-
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Refused(Exception):

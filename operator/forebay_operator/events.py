@@ -25,6 +25,7 @@ READ_SELDOM_SECONDS = 60.0
 KEEP_SECONDS = 60.0
 POST_AGAIN_SECONDS = 3600.0
 MAX_NOTE_CHARACTERS = 1000
+"""The API server takes 1,024."""
 
 
 def suspect_since(observed: Observed) -> datetime | None:

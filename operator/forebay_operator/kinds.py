@@ -7,6 +7,7 @@ MANAGED_LABEL = {_MANAGED_BY: "forebay"}
 MANAGED_SELECTOR = f"{_MANAGED_BY}=forebay"
 SERVICE_LABEL = "forebay.dev/inference-service"
 INSPECTION_LABEL = "forebay.dev/inspection-of"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ A condition that does not apply is absent. Their order is that of an object's li
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
+from forebay_operator.observed import Object
 from forebay_operator.planning.causes import Cause
 from forebay_operator.planning.inspection import describe_model
 from forebay_operator.planning.outlook import Outlook
-from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.situation import Manifest, find_condition
 from forebay_operator.planning.timestamps import to_time
 
 Status = Literal["True", "False", "Unknown"]
@@ -40,28 +42,23 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
     return tuple(condition for condition in found if condition is not None)
 
 
-def stamp_conditions(conditions: tuple[Condition, ...], situation: Situation) -> list[Manifest]:
-    """Give them their generation, and the time of their last flip."""
-    return [_stamp(condition, situation) for condition in conditions]
-
-
 def failed(condition_type: str, cause: Cause) -> Condition:
     """A condition that is False for a cause."""
     return Condition(condition_type, "False", cause.reason, cause.message)
 
 
-def _stamp(condition: Condition, situation: Situation) -> Manifest:
-    previous = situation.previous_condition(condition.type)
+def stamp_condition(condition: Condition, service: Object, now: datetime) -> Manifest:
+    """Give a condition its generation, and the time of its last flip."""
+    conditions = (service.get("status") or {}).get("conditions")
+    previous = find_condition(conditions, condition.type)
     has_flipped = previous.get("status") != condition.status
     return {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
-        "observedGeneration": situation.service.generation,
-        "lastTransitionTime": to_time(situation.now)
-        if has_flipped
-        else previous["lastTransitionTime"],
+        "observedGeneration": service["metadata"].get("generation", 1),
+        "lastTransitionTime": to_time(now) if has_flipped else previous["lastTransitionTime"],
     }
 
 

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from datetime import datetime
 
-from forebay_operator.observed import Observed, ScalingMemory
+from forebay_operator.observed import Observed
 from forebay_operator.planned import Plan
 from forebay_operator.planning.deployment import build_deployment
-from forebay_operator.planning.draining import choose_deletion_costs, list_draining
+from forebay_operator.planning.draining import choose_deletion_costs
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
-from forebay_operator.planning.live_numbers import may_refresh
 from forebay_operator.planning.network_service import build_network_service
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.nudge import choose_nudge
@@ -43,16 +42,19 @@ def plan(observed: Observed, now: datetime) -> Plan:
     except SpecError as error:
         return plan_invalid_spec(observed, str(error), now)
     knowledge = plan_inspection(situation)
-    sizing = _size_if_needed(situation, knowledge)
-    revision = build_revision(situation, knowledge, sizing) or newest_revision(situation)
+    newest = newest_revision(situation)
+    sizing = _size_if_needed(situation, knowledge, newest)
+    revision = build_revision(situation, knowledge, sizing, newest) or newest
     scaling = plan_replicas(situation, revision.plan["maxNumSeqs"] if revision else 1)
     outlook = _look_out(situation, knowledge, sizing, revision, scaling.num_replicas)
     return _write_plan(outlook, scaling)
 
 
-def _size_if_needed(situation: Situation, knowledge: ModelKnowledge) -> Sizing:
+def _size_if_needed(
+    situation: Situation, knowledge: ModelKnowledge, newest: Revision | None
+) -> Sizing:
     """A service that fits is never sized again until its spec changes."""
-    if knowledge.inspection is None or is_of_spec(newest_revision(situation), situation.service):
+    if knowledge.inspection is None or is_of_spec(newest, situation.service):
         return Sizing()
     return plan_sizing(situation, knowledge.inspection)
 
@@ -65,21 +67,25 @@ def _look_out(
     num_replicas: int,
 ) -> Outlook:
     wanted_hash = revision.template_hash if revision else ""
+    progress = read_progress(situation, num_replicas, wanted_hash)
     return Outlook(
         situation=situation,
         knowledge=knowledge,
         sizing=sizing,
         revision=revision,
         is_current=is_of_spec(revision, situation.service),
-        progress=read_progress(situation, num_replicas, wanted_hash),
+        progress=progress,
         rollout=choose_rollout_step(situation, wanted_hash) if revision else RolloutStep(),
+        nudge=choose_nudge(progress, situation.now),
     )
 
 
 def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
     situation = outlook.situation
-    draining = list_draining(situation, scaling.memory)
-    status = build_status(outlook, scaling.status, draining)
+    status = build_status(outlook, scaling.status)
+    memory = scaling.memory
+    if situation.may_refresh:
+        memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
     return Plan(
         children=_build_children(outlook, scaling.num_replicas),
@@ -88,7 +94,7 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
         status=status,
         notes=write_notes(situation, status, scaling.decision),
         look_again_seconds=_look_again(outlook, scaling),
-        memory=_remember_report(scaling.memory, situation.now),
+        memory=memory,
     )
 
 
@@ -99,9 +105,8 @@ def _build_children(outlook: Outlook, num_replicas: int) -> tuple[Manifest, ...]
     children += outlook.knowledge.children
     if outlook.revision is not None:
         template, pace = outlook.revision.template, outlook.rollout.pace
-        nudge = choose_nudge(outlook.progress, outlook.situation.now)
         children.append(outlook.revision.manifest)
-        children.append(build_deployment(service, template, num_replicas, pace, nudge))
+        children.append(build_deployment(service, template, num_replicas, pace, outlook.nudge))
     return tuple(children)
 
 
@@ -111,11 +116,7 @@ def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
         scaling.look_again_seconds,
-        choose_nudge(outlook.progress, outlook.situation.now).look_again_seconds,
+        outlook.nudge.look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,
     )
     return min((wait for wait in waits if wait is not None), default=None)
-
-
-def _remember_report(memory: ScalingMemory, now: datetime) -> ScalingMemory:
-    return replace(memory, reported_at=now) if may_refresh(memory, now) else memory

@@ -6,7 +6,6 @@ order goes from a pod's birth on.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes import Cause, trim
@@ -19,9 +18,10 @@ from forebay_operator.planning.pods import (
     is_ready,
     pod_condition,
     pod_name,
+    uid_of,
 )
 from forebay_operator.planning.scheduling_causes import explain_unschedulable
-from forebay_operator.planning.situation import event_text
+from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import parse_time, seconds_since
 from forebay_operator.service import Service
 
@@ -35,9 +35,11 @@ class Patient:
 
     pod: Object
     container: str
-    service: Service
-    warnings: tuple[Object, ...]
-    now: datetime
+    situation: Situation
+
+    @property
+    def service(self) -> Service:
+        return self.situation.service
 
     @property
     def name(self) -> str:
@@ -61,7 +63,8 @@ class Patient:
 
     def last_warning(self, *reasons: str) -> str:
         """What the newest warning of these reasons says."""
-        texts = [event_text(event) for event in self.warnings if event.get("reason") in reasons]
+        warnings = self.situation.warnings_about(uid_of(self.pod))
+        texts = [event.get("message", "") for event in warnings if event.get("reason") in reasons]
         return texts[-1] if texts else ""
 
 
@@ -80,7 +83,7 @@ def seconds_until_ailing(patient: Patient) -> float | None:
         return None
     if not ready.get("lastTransitionTime"):
         return None
-    unready_seconds = seconds_since(ready["lastTransitionTime"], patient.now)
+    unready_seconds = seconds_since(ready["lastTransitionTime"], patient.situation.now)
     return max(0.0, NOT_READY_SECONDS - unready_seconds) or None
 
 
@@ -192,20 +195,16 @@ def last_words(message: str) -> str:
     return trim(lines[-1]) if lines else ""
 
 
-def explain_taking(pod: Object) -> Cause | None:
+def explain_taking(patient: Patient) -> Cause | None:
     """Why a node gave a pod up or never took it: evicted, preempted, shut down, not admitted.
 
     The kubelet names a reason only then; how the container fared on the way out says nothing.
     """
-    status = pod.get("status") or {}
-    if not is_finished(pod) or not status.get("reason"):
+    status = patient.pod.get("status") or {}
+    if not is_finished(patient.pod) or not status.get("reason"):
         return None
     says = trim(status.get("message", "")) or "its node gave no reason"
-    return Cause(status["reason"], f"Pod {pod_name(pod)} was ended by its node: {says}.")
-
-
-def _check_taking(patient: Patient) -> Cause | None:
-    return explain_taking(patient.pod)
+    return Cause(status["reason"], f"Pod {patient.name} was ended by its node: {says}.")
 
 
 def _check_finished(patient: Patient) -> Cause | None:
@@ -224,7 +223,7 @@ def _check_readiness(patient: Patient) -> Cause | None:
 
 
 _CHECKS: tuple[Callable[[Patient], Cause | None], ...] = (
-    _check_taking,
+    explain_taking,
     _check_scheduling,
     _check_images,
     _check_configuration,

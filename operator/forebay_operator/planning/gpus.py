@@ -9,7 +9,6 @@ from forebay_operator.service import Service
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 """MiB of one GPU."""
 COUNT_LABEL = "nvidia.com/gpu.count"
-MIB = 1024**2
 MOST_GPUS = 8
 """The widest tensor parallelism."""
 

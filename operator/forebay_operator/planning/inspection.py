@@ -9,6 +9,7 @@ from datetime import datetime
 
 from forebay_budget.inspection import Inspection, ModelError
 from forebay_budget.quantity import format_bytes
+from forebay_operator.kinds import JOB
 from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.causes import Cause
@@ -19,7 +20,7 @@ from forebay_operator.planning.inspection_verdict import (
     read_verdict,
     standing_cause,
 )
-from forebay_operator.planning.references import reference_to
+from forebay_operator.planning.metadata import reference_to
 from forebay_operator.planning.situation import (
     Manifest,
     Situation,
@@ -50,7 +51,7 @@ def plan_inspection(situation: Situation) -> ModelKnowledge:
         return _knowing(situation, known, _all_unfinished(situation))
     wanted = build_inspection_job(situation.service, situation.observed.settings)
     job = _find_job(situation, wanted["metadata"]["name"])
-    stale = tuple(reference_to(other) for other in situation.observed.jobs if other is not job)
+    stale = tuple(reference_to(other, JOB) for other in situation.observed.jobs if other is not job)
     if job is None:
         return _waiting(situation, stale, (wanted,))
     if job["metadata"].get("deletionTimestamp"):
@@ -59,15 +60,14 @@ def plan_inspection(situation: Situation) -> ModelKnowledge:
     if verdict.inspection is not None:
         return _knowing(situation, verdict.inspection, stale)
     if verdict.is_lost:
-        return _waiting(situation, (*stale, reference_to(job)))
+        return _waiting(situation, (*stale, reference_to(job, JOB)))
     if verdict.cause is None:
         return replace(
             _waiting(situation, stale, (wanted,)),
             cause=standing_cause(situation, job),
             look_again_seconds=LOOK_AGAIN_SECONDS,
         )
-    failing = _failing(situation, job, wanted, verdict)
-    return replace(failing, deletions=(*stale, *failing.deletions))
+    return _failing(situation, stale, job, wanted, verdict)
 
 
 def describe_model(inspection: Inspection) -> str:
@@ -118,17 +118,21 @@ def _waiting(
 
 
 def _failing(
-    situation: Situation, job: Object, wanted: Manifest, verdict: Verdict
+    situation: Situation,
+    stale: tuple[ObjectRef, ...],
+    job: Object,
+    wanted: Manifest,
+    verdict: Verdict,
 ) -> ModelKnowledge:
     """Report the failure; when its delay has passed, make room for the next Job."""
-    failing = ModelKnowledge(cause=verdict.cause, model=_kept_model(situation))
+    failing = ModelKnowledge(cause=verdict.cause, model=_kept_model(situation), deletions=stale)
     if verdict.retry_from is None:
         return replace(failing, children=(wanted,), look_again_seconds=LOOK_AGAIN_SECONDS)
     waited = (situation.now - verdict.retry_from).total_seconds()
     remaining = _retry_delay(situation, verdict.retry_from) - waited
     if remaining > 0:
         return replace(failing, children=(wanted,), look_again_seconds=remaining)
-    return replace(failing, deletions=(reference_to(job),))
+    return replace(failing, deletions=(*stale, reference_to(job, JOB)))
 
 
 def _retry_delay(situation: Situation, failed_at: datetime) -> float:
@@ -152,4 +156,4 @@ def _find_job(situation: Situation, name: str) -> Object | None:
 def _all_unfinished(situation: Situation) -> tuple[ObjectRef, ...]:
     """Finished Jobs end by their TTL, so that a person can still read their logs."""
     jobs = situation.observed.jobs
-    return tuple(reference_to(job) for job in jobs if not finish_of(job))
+    return tuple(reference_to(job, JOB) for job in jobs if not finish_of(job))

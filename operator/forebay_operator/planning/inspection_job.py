@@ -1,11 +1,10 @@
 """The Job that reads a model's headers in the service's namespace."""
 
+from forebay_operator.kinds import INSPECTION_LABEL, MANAGED_LABEL
 from forebay_operator.observed import Settings
-from forebay_operator.planning.fingerprint import fingerprint
 from forebay_operator.planning.metadata import (
-    INSPECTION_LABEL,
-    MANAGED_BY,
     build_metadata,
+    fingerprint,
     service_account_name,
 )
 from forebay_operator.planning.model_source import (
@@ -31,7 +30,7 @@ def build_inspection_job(service: Service, settings: Settings) -> Manifest:
     """The Job for one model; its name changes with whatever may change what it finds."""
     labels = {INSPECTION_LABEL: service.name}
     template = {
-        "metadata": {"labels": MANAGED_BY | labels},
+        "metadata": {"labels": MANAGED_LABEL | labels},
         "spec": _build_pod(service, settings),
     }
     suffix = f"-inspect-{fingerprint([service.model.uri, template], 8)}"

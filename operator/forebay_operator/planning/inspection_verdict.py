@@ -11,8 +11,8 @@ from forebay_operator.planning.causes import Cause, explain_refusal, trim
 from forebay_operator.planning.diagnosis import Patient, diagnose_pod, explain_taking, last_words
 from forebay_operator.planning.inspection_job import CONTAINER
 from forebay_operator.planning.model_source import name_as_written
-from forebay_operator.planning.pods import container_status
-from forebay_operator.planning.situation import Situation, event_text, find_condition
+from forebay_operator.planning.pods import created_at, uid_of
+from forebay_operator.planning.situation import Situation, find_condition
 from forebay_operator.planning.timestamps import parse_time, seconds_since
 from forebay_operator.service import Model
 
@@ -43,12 +43,10 @@ def read_verdict(situation: Situation, job: Object) -> Verdict:
     finish = finish_of(job)
     if pod is None:
         return _verdict_without_pod(situation, job, finish)
-    patient = Patient(
-        pod, CONTAINER, situation.service, situation.warnings_about(_uid(pod)), situation.now
-    )
-    if cause := explain_taking(pod):
+    patient = Patient(pod, CONTAINER, situation)
+    if cause := explain_taking(patient):
         return Verdict(cause=cause, retry_from=_end_of(job))
-    ended = (container_status(pod, CONTAINER).get("state") or {}).get("terminated")
+    ended = (patient.status.get("state") or {}).get("terminated")
     if ended:
         return _verdict_of_end(ended, job, situation)
     cause = diagnose_pod(patient)
@@ -57,13 +55,13 @@ def read_verdict(situation: Situation, job: Object) -> Verdict:
     if finish.get("type") == "Failed":
         return Verdict(cause=cause, retry_from=_end_of(job))
     is_retried = cause is not None and cause.reason in _RETRIED_WHILE_STUCK
-    return Verdict(cause=cause, retry_from=_created(job) if is_retried else None)
+    return Verdict(cause=cause, retry_from=created_at(job) if is_retried else None)
 
 
 def _end_of(job: Object) -> datetime:
     """When it was over; its beginning, where nobody says. Never now, which would never pass."""
     ended_at = finish_of(job).get("lastTransitionTime")
-    return parse_time(ended_at) if ended_at else _created(job)
+    return parse_time(ended_at) if ended_at else created_at(job)
 
 
 def _has_failed_for_long(finish: Object, now: datetime) -> bool:
@@ -115,13 +113,13 @@ def _verdict_without_pod(situation: Situation, job: Object, finish: Object) -> V
         return Verdict(cause=_cause_of_failed_job(finish, situation, job), retry_from=failed_at)
     refused = [
         event
-        for event in situation.warnings_about(_uid(job))
+        for event in situation.warnings_about(uid_of(job))
         if event.get("reason") == "FailedCreate"
     ]
     if not refused:
         return Verdict()
-    cause = explain_refusal(event_text(refused[-1]), situation.service.model.uri)
-    return Verdict(cause=cause, retry_from=_created(job))
+    cause = explain_refusal(refused[-1].get("message", ""), situation.service.model.uri)
+    return Verdict(cause=cause, retry_from=created_at(job))
 
 
 def _cause_of_failed_job(finish: Object, situation: Situation, job: Object) -> Cause:
@@ -141,22 +139,13 @@ def _cause_of_failed_job(finish: Object, situation: Situation, job: Object) -> C
 
 def _pod_of(situation: Situation, job: Object) -> Object | None:
     """The Job's own pod, newest first: another Job's may carry the same label."""
-    owned = [pod for pod in situation.observed.job_pods if _is_owned(pod, _uid(job))]
+    owned = [pod for pod in situation.observed.job_pods if _is_owned(pod, uid_of(job))]
     return owned[-1] if owned else None
 
 
 def _is_owned(pod: Object, uid: str) -> bool:
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid for owner in owners)
-
-
-def _uid(thing: Object) -> str:
-    uid: str = thing["metadata"].get("uid", "")
-    return uid
-
-
-def _created(job: Object) -> datetime:
-    return parse_time(job["metadata"]["creationTimestamp"])
 
 
 def standing_cause(situation: Situation, job: Object | None = None) -> Cause | None:
@@ -168,7 +157,7 @@ def standing_cause(situation: Situation, job: Object | None = None) -> Cause | N
     is_same_spec = condition.get("observedGeneration") == situation.service.generation
     if condition.get("status") != "False" or not is_same_spec:
         return None
-    if job is not None and _created(job) < parse_time(condition["lastTransitionTime"]):
+    if job is not None and created_at(job) < parse_time(condition["lastTransitionTime"]):
         return None
     return Cause(condition["reason"], condition["message"])
 

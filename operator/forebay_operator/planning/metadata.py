@@ -1,15 +1,16 @@
 """Names, labels and ownership of children."""
 
+import hashlib
+import json
+from typing import Any
+
+from forebay_operator.kinds import INFERENCE_SERVICE, MANAGED_LABEL, SERVICE_LABEL, Kind
+from forebay_operator.observed import Object
+from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
-API_VERSION = "forebay.dev/v1alpha1"
-KIND = "InferenceService"
-MANAGED_BY = {"app.kubernetes.io/managed-by": "forebay"}
-SERVICE_LABEL = "forebay.dev/inference-service"
-INSPECTION_LABEL = "forebay.dev/inspection-of"
 TEMPLATE_HASH_LABEL = "forebay.dev/template-hash"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def build_metadata(service: Service, name: str, labels: dict[str, str] | None = None) -> Manifest:
@@ -20,11 +21,11 @@ def build_metadata(service: Service, name: str, labels: dict[str, str] | None = 
     return {
         "name": name,
         "namespace": service.namespace,
-        "labels": MANAGED_BY | (labels or selector_labels(service)),
+        "labels": MANAGED_LABEL | (labels or selector_labels(service)),
         "ownerReferences": [
             {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
+                "apiVersion": INFERENCE_SERVICE.api_version,
+                "kind": INFERENCE_SERVICE.name,
                 "name": service.name,
                 "uid": service.uid,
                 "controller": True,
@@ -42,3 +43,15 @@ def service_account_name(service: Service) -> str:
 def selector_labels(service: Service) -> dict[str, str]:
     """What the Service and the Deployment select pods by; it may never change."""
     return {SERVICE_LABEL: service.name}
+
+
+def reference_to(thing: Object, kind: Kind) -> ObjectRef:
+    """Name an observed child, guarded by its uid."""
+    metadata = thing["metadata"]
+    return ObjectRef(kind.api_version, kind.name, metadata["name"], metadata.get("uid", ""))
+
+
+def fingerprint(content: Any, num_digits: int) -> str:
+    """Hex digits that are equal for equal JSON contents, whatever the order of their keys."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:num_digits]

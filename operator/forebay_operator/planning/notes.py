@@ -6,8 +6,6 @@ from forebay_operator.planned import Note
 from forebay_operator.planning.scaling_report import Decision
 from forebay_operator.planning.situation import Manifest, Situation, find_condition
 
-_MOST_CHARS = 1000
-"""An Event's message is at most 1,024."""
 _ANNOUNCED = ("ModelInspected", "Fits", "Ready")
 """Conditions whose turn to True is worth an Event."""
 
@@ -28,7 +26,7 @@ def _announce(before: Any, after: Any, condition_type: str) -> Note | None:
     was, now = find_condition(before, condition_type), find_condition(after, condition_type)
     if now.get("status") != "True" or was.get("status") == "True":
         return None
-    return Note("Normal", now["reason"], now["message"][:_MOST_CHARS])
+    return Note("Normal", now["reason"], now["message"])
 
 
 def _warn(before: Any, after: Any) -> Note | None:
@@ -43,4 +41,4 @@ def _warn(before: Any, after: Any) -> Note | None:
     is_new = was.get("reason") != now["reason"]
     if now["status"] == "True" or not is_failure or not is_new:
         return None
-    return Note("Warning", now["reason"], now["message"][:_MOST_CHARS])
+    return Note("Warning", now["reason"], now["message"])

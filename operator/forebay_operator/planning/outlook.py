@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from forebay_operator.planning.causes import Cause, explain_refusal
 from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
 from forebay_operator.planning.revision import Revision
 from forebay_operator.planning.rollout import RolloutStep
@@ -24,6 +25,7 @@ class Outlook:
     """Whether the revision was rendered from this spec."""
     progress: Progress
     rollout: RolloutStep
+    nudge: Nudge
 
     @property
     def refusal(self) -> Cause | None:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from forebay_budget.sizing import Fit
+from forebay_operator.kinds import MANAGED_LABEL
 from forebay_operator.observed import Settings
-from forebay_operator.planning.fingerprint import fingerprint
 from forebay_operator.planning.gpus import MEMORY_LABEL
 from forebay_operator.planning.metadata import (
-    MANAGED_BY,
     TEMPLATE_HASH_LABEL,
+    fingerprint,
     selector_labels,
     service_account_name,
 )
@@ -56,7 +56,7 @@ def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
     }
     if affinity := _build_affinity(wanted, inputs.least_gpu_memory_mib):
         spec["affinity"] = affinity
-    labels = dict(wanted.labels) | MANAGED_BY | selector_labels(service)
+    labels = dict(wanted.labels) | MANAGED_LABEL | selector_labels(service)
     metadata: Manifest = {"labels": labels}
     if wanted.annotations:
         metadata["annotations"] = dict(wanted.annotations)

@@ -17,8 +17,9 @@ def pod_name(pod: Object) -> str:
     return name
 
 
-def pod_uid(pod: Object) -> str:
-    uid: str = pod["metadata"].get("uid", "")
+def uid_of(thing: Object) -> str:
+    """Of a pod, or of any other object."""
+    uid: str = thing["metadata"].get("uid", "")
     return uid
 
 
@@ -37,8 +38,9 @@ def is_ready(pod: Object) -> bool:
     return pod_condition(pod, "Ready").get("status") == "True" and not is_leaving(pod)
 
 
-def created_at(pod: Object) -> datetime:
-    return parse_time(pod["metadata"]["creationTimestamp"])
+def created_at(thing: Object) -> datetime:
+    """Of a pod, or of any other object."""
+    return parse_time(thing["metadata"]["creationTimestamp"])
 
 
 def template_hash(pod: Object) -> str:
@@ -62,7 +64,7 @@ def container_spec(pod: Object, container: str) -> Object:
 
 def load_of(pod: Object, loads: Mapping[str, PodLoad]) -> PodLoad | None:
     """Its last load; None where it did not answer."""
-    load = loads.get(pod_uid(pod))
+    load = loads.get(uid_of(pod))
     return load if load is not None and load.answered else None
 
 

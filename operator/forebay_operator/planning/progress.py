@@ -11,7 +11,6 @@ from forebay_operator.planning.pods import (
     is_finished,
     is_leaving,
     is_ready,
-    pod_uid,
     template_hash,
 )
 from forebay_operator.planning.situation import Situation, find_condition
@@ -47,11 +46,12 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
     is_complete = _is_complete(deployment, num_wanted, wanted_hash)
     # What the controller said of an older spec is being mended by this one.
     is_judged = not is_complete and _is_seen(deployment) and _runs(deployment, wanted_hash)
-    patients = _examine(situation, wanted_hash)
+    staying = _staying(situation, wanted_hash)
+    patients = _examine(situation, staying)
     return Progress(
         num_wanted,
         num_existing=status.get("replicas", 0),
-        num_updated=sum(not is_finished(pod) for pod in _staying(situation, wanted_hash)),
+        num_updated=sum(not is_finished(pod) for pod in staying),
         num_ready=num_ready,
         is_complete=is_complete,
         is_paused=not is_complete and bool(deployment["spec"].get("paused")),
@@ -104,9 +104,8 @@ def _pod_cause(patients: list[Patient]) -> Cause | None:
     return next((cause for cause in found if cause is not None), None)
 
 
-def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
+def _examine(situation: Situation, staying: list[Object]) -> list[Patient]:
     """The pods of the wanted template; an evicted one last, for its successor tells more."""
-    staying = _staying(situation, wanted_hash)
     served_at = max((created_at(pod) for pod in staying if is_ready(pod)), default=None)
     # What ended before a pod that serves was made has been made good, but its object lingers.
     told = [
@@ -114,16 +113,7 @@ def _examine(situation: Situation, wanted_hash: str) -> list[Patient]:
         for pod in staying
         if not is_finished(pod) or served_at is None or created_at(pod) > served_at
     ]
-    return [
-        Patient(
-            pod,
-            RUNTIME_CONTAINER,
-            situation.service,
-            situation.warnings_about(pod_uid(pod)),
-            situation.now,
-        )
-        for pod in sorted(told, key=is_finished)
-    ]
+    return [Patient(pod, RUNTIME_CONTAINER, situation) for pod in sorted(told, key=is_finished)]
 
 
 def _staying(situation: Situation, wanted_hash: str) -> list[Object]:

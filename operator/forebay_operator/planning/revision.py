@@ -9,14 +9,18 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
+from forebay_operator.kinds import CONTROLLER_REVISION
 from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
-from forebay_operator.planning.fingerprint import fingerprint
 from forebay_operator.planning.inspection import ModelKnowledge
-from forebay_operator.planning.metadata import TEMPLATE_HASH_LABEL, build_metadata
+from forebay_operator.planning.metadata import (
+    TEMPLATE_HASH_LABEL,
+    build_metadata,
+    fingerprint,
+    reference_to,
+)
 from forebay_operator.planning.pod_template import TemplateInputs, build_pod_template
 from forebay_operator.planning.pods import is_ready, template_hash
-from forebay_operator.planning.references import reference_to
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing
 from forebay_operator.service import Service
@@ -76,12 +80,11 @@ def is_of_spec(revision: Revision | None, service: Service) -> bool:
 
 
 def build_revision(
-    situation: Situation, knowledge: ModelKnowledge, sizing: Sizing
+    situation: Situation, knowledge: ModelKnowledge, sizing: Sizing, newest: Revision | None
 ) -> Revision | None:
     """Render the spec anew, for a model that is known and fits."""
     if knowledge.inspection is None or sizing.fit is None:
         return None
-    newest = newest_revision(situation)
     image = choose_image(situation, newest)
     inputs = TemplateInputs(
         fit=sizing.fit,
@@ -145,7 +148,7 @@ def plan_history(situation: Situation, current: Revision) -> tuple[ObjectRef, ..
     others = [entry for entry in situation.observed.revisions if entry["metadata"]["name"] != name]
     others.sort(key=lambda entry: int(entry["revision"]))
     surplus = others[: max(0, len(others) - MOST_REVISIONS + 1)]
-    return tuple(reference_to(entry, "ControllerRevision") for entry in surplus)
+    return tuple(reference_to(entry, CONTROLLER_REVISION) for entry in surplus)
 
 
 def rendered_fields(service: Service) -> Manifest:
@@ -156,23 +159,21 @@ def rendered_fields(service: Service) -> Manifest:
 
 def _to_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        changed = (entry for entry in fields(value) if not _is_default(value, entry.name))
-        return {entry.name: _to_json(getattr(value, entry.name)) for entry in changed}
+        written = ((entry, getattr(value, entry.name)) for entry in fields(value))
+        return {
+            entry.name: _to_json(current)
+            for entry, current in written
+            if current != entry.default and current not in (None, {}, (), "")
+        }
     if isinstance(value, Decimal):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def _is_default(value: Any, name: str) -> bool:
-    entry = next(entry for entry in fields(value) if entry.name == name)
-    current: Any = getattr(value, name)
-    return bool(current == entry.default) or current in (None, {}, (), "")
-
-
 def _build_manifest(service: Service, name: str, data: Manifest, number: int) -> Manifest:
     return {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
+        "apiVersion": CONTROLLER_REVISION.api_version,
+        "kind": CONTROLLER_REVISION.name,
         "metadata": build_metadata(service, name),
         "revision": number,
         "data": data,

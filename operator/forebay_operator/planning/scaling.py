@@ -49,7 +49,7 @@ class ScalingStep:
 
 def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
     """The replicas wanted now."""
-    memory = situation.observed.memory or ScalingMemory(started_at=situation.now)
+    memory = situation.memory
     rule = situation.service.scaling
     if rule is None:
         return ScalingStep(situation.service.replicas, memory)
@@ -66,7 +66,7 @@ def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
     return ScalingStep(
         decision.num_replicas,
         memory,
-        report_scaling(situation, decision, memory),
+        report_scaling(situation, decision),
         decision if decision.num_replicas != num_replicas else None,
         _seconds_to_shrink(memory, rule, situation.now),
     )
@@ -91,9 +91,10 @@ def decide(queue: Queue, rule: Scaling, memory: ScalingMemory, now: datetime) ->
             bounded, "WithinBounds", f"{current} replicas became {bounded}, scaling.{bound}."
         )
     if wanted > current:
-        return _decide_up(queue, rule, min(wanted, rule.max_replicas), wanted, memory)
-    is_due = memory.idle_since is not None and _window_passed(memory.idle_since, rule, now)
-    if is_due and _window_passed(memory.started_at, rule, now) and current > rule.min_replicas:
+        bounded = min(wanted, rule.max_replicas)
+        reason = "AtMaximum" if bounded == current else "QueueAboveTarget"
+        return Decision(bounded, reason, _numbers(queue, rule, memory, wanted))
+    if _seconds_to_shrink(memory, rule, now) == 0 and current > rule.min_replicas:
         return Decision(
             current - 1,
             "Idle",
@@ -132,14 +133,6 @@ def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int) -> Qu
         num_running += max_num_seqs if load is None else load.num_running
         num_waiting += 0 if load is None else load.num_waiting
     return Queue(num_ready, num_replicas - num_ready, num_running, num_waiting)
-
-
-def _decide_up(
-    queue: Queue, rule: Scaling, bounded: int, wanted: int, memory: ScalingMemory
-) -> Decision:
-    if bounded == queue.num_replicas:
-        return Decision(bounded, "AtMaximum", _numbers(queue, rule, memory, wanted))
-    return Decision(bounded, "QueueAboveTarget", _numbers(queue, rule, memory, wanted))
 
 
 def _numbers(queue: Queue, rule: Scaling, memory: ScalingMemory, wanted: int) -> str:
@@ -195,11 +188,8 @@ def _watch_idleness(
     return memory if memory.idle_since is not None else replace(memory, idle_since=now)
 
 
-def _window_passed(since: datetime, rule: Scaling, now: datetime) -> bool:
-    return (now - since).total_seconds() >= rule.window_seconds
-
-
 def _seconds_to_shrink(memory: ScalingMemory, rule: Scaling, now: datetime) -> float | None:
+    """What is left of a whole idle window, all of which was watched; None while none runs."""
     if memory.idle_since is None:
         return None
     start = max(memory.idle_since, memory.started_at)

@@ -6,8 +6,6 @@ for why there are two replicas shall find it.
 
 from dataclasses import dataclass
 
-from forebay_operator.observed import ScalingMemory
-from forebay_operator.planning.live_numbers import may_refresh
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import seconds_since, to_time
 
@@ -23,11 +21,11 @@ class Decision:
     message: str = ""
 
 
-def report_scaling(situation: Situation, decision: Decision, memory: ScalingMemory) -> Manifest:
+def report_scaling(situation: Situation, decision: Decision) -> Manifest:
     """The whole of `status.scaling` after a decision."""
     previous = dict(situation.previous.get("scaling") or {})
     if previous.get("desiredReplicas") == decision.num_replicas:
-        return previous | _held_back(situation, decision, previous, memory)
+        return previous | _held_back(situation, decision, previous)
     report: Manifest = {"desiredReplicas": decision.num_replicas}
     if decision.reason:
         report |= {"reason": decision.reason, "message": decision.message}
@@ -35,15 +33,13 @@ def report_scaling(situation: Situation, decision: Decision, memory: ScalingMemo
     return report | _calm(decision)
 
 
-def _held_back(
-    situation: Situation, decision: Decision, previous: Manifest, memory: ScalingMemory
-) -> Manifest:
+def _held_back(situation: Situation, decision: Decision, previous: Manifest) -> Manifest:
     changed_at = previous.get("lastScaleTime")
     if changed_at and seconds_since(changed_at, situation.now) < CHANGE_STANDS_SECONDS:
         return {}
     was_held_back = previous.get("reason") == "AtMaximum"
     if decision.reason == "AtMaximum":
-        is_news = not was_held_back or may_refresh(memory, situation.now)
+        is_news = not was_held_back or situation.may_refresh
         return {"reason": decision.reason, "message": decision.message} if is_news else {}
     return _calm(decision) if was_held_back else {}
 

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from forebay_operator.observed import Object, Observed
+from forebay_operator.observed import Object, Observed, ScalingMemory
 from forebay_operator.service import Service
 
 Manifest = dict[str, Any]
+
+REFRESH_SECONDS = 30.0
+"""How seldom numbers that change with every scrape are written."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,20 @@ class Situation:
 
     def warnings_about(self, uid: str) -> tuple[Object, ...]:
         """Warning Events about one object, oldest first."""
-        return tuple(event for event in self.observed.warnings if _subject_uid(event) == uid)
+        return tuple(
+            event for event in self.observed.warnings if event["involvedObject"].get("uid") == uid
+        )
+
+    @property
+    def memory(self) -> ScalingMemory:
+        """What the last decision remembered; blank for the first."""
+        return self.observed.memory or ScalingMemory(started_at=self.now)
+
+    @property
+    def may_refresh(self) -> bool:
+        """Whether live numbers that are in status already may be replaced by newer ones."""
+        reported_at = self.memory.reported_at
+        return reported_at is None or (self.now - reported_at).total_seconds() >= REFRESH_SECONDS
 
 
 def find_condition(conditions: Any, condition_type: str) -> Object:
@@ -39,15 +55,3 @@ def find_condition(conditions: Any, condition_type: str) -> Object:
         (entry for entry in conditions or () if entry.get("type") == condition_type), {}
     )
     return found
-
-
-def _subject_uid(event: Object) -> str:
-    subject = event.get("involvedObject") or event.get("regarding") or {}
-    uid: str = subject.get("uid", "")
-    return uid
-
-
-def event_text(event: Object) -> str:
-    """What an Event says, in either of Kubernetes' two Event kinds."""
-    text: str = event.get("message") or event.get("note") or ""
-    return text

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import parse_quantity
 from forebay_budget.sizing import Demand, Fit, Misfit, size
+from forebay_budget.terms import MIB
 from forebay_operator.planning.causes import Cause
-from forebay_operator.planning.gpus import MIB, MOST_GPUS, GpuNode, read_gpu_nodes
+from forebay_operator.planning.gpus import MEMORY_LABEL, MOST_GPUS, GpuNode, read_gpu_nodes
 from forebay_operator.planning.situation import Situation
 from forebay_operator.service import Service
 
@@ -91,20 +92,15 @@ def _demand(
         device=service.device,
         gpu_memory_bytes=gpu_memory_bytes,
         budget_bytes=budget_bytes,
-        max_gpus_per_node=min(most_gpus, MOST_GPUS),
+        max_gpus_per_node=most_gpus,
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         tensor_parallel_size=engine.tensor_parallel_size,
         gpu_memory_utilization=engine.gpu_memory_utilization,
-        dtype=_automatic(engine.dtype),
-        # Auto leaves the checkpoint as it is: nothing may lose precision that nobody asked to lose.
-        quantization="None" if service.model.quantization == "Auto" else service.model.quantization,
-        kv_cache_dtype=_automatic(engine.kv_cache_dtype),
+        dtype=engine.dtype,
+        quantization=service.model.quantization,
+        kv_cache_dtype=engine.kv_cache_dtype,
     )
-
-
-def _automatic(value: str) -> str:
-    return "auto" if value == "Auto" else value
 
 
 def _unknown_memory(situation: Situation, has_gpu_nodes: bool) -> Cause:
@@ -114,7 +110,7 @@ def _unknown_memory(situation: Situation, has_gpu_nodes: bool) -> Cause:
     elif has_gpu_nodes:
         seen = (
             f"Nodes offer {service.vram.gpu_resource}, but none says its GPU memory by the label "
-            "nvidia.com/gpu.memory"
+            f"{MEMORY_LABEL}"
         )
     else:
         where = " among those that spec.podTemplate.nodeSelector picks"

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note, Plan
+from forebay_operator.planning.conditions import Condition, Status, stamp_condition
 from forebay_operator.planning.situation import Manifest, find_condition
-from forebay_operator.planning.timestamps import to_time
 
 SPEC_INVALID = "SpecInvalid"
 INTERNAL_ERROR = "InternalError"
@@ -36,23 +36,19 @@ def tell_internal_error(service: Object, error: Exception, now: datetime) -> Man
 
 
 def _stand_still(
-    service: Object, is_ready: str, reason: str, message: str, now: datetime
+    service: Object, is_ready: Status, reason: str, message: str, now: datetime
 ) -> Manifest:
     status = dict(service.get("status") or {})
     generation = service["metadata"].get("generation", 1)
     previous = status.get("conditions") or []
-    told = {"reason": reason, "message": message, "observedGeneration": generation}
     kept = [
         dict(entry)
         for entry in previous
         if entry["type"] not in ("Ready", "Reconciling", "Stalled")
     ]
-    states = (("Ready", is_ready), ("Stalled", "True"))
-    conditions = [*kept, *(told | _turn(previous, kind, state, now) for kind, state in states)]
+    told = (
+        Condition("Ready", is_ready, reason, message),
+        Condition("Stalled", "True", reason, message),
+    )
+    conditions = [*kept, *(stamp_condition(one, service, now) for one in told)]
     return status | {"observedGeneration": generation, "conditions": conditions}
-
-
-def _turn(previous: list[Manifest], condition_type: str, state: str, now: datetime) -> Manifest:
-    before = find_condition(previous, condition_type)
-    since = before["lastTransitionTime"] if before.get("status") == state else to_time(now)
-    return {"type": condition_type, "status": state, "lastTransitionTime": since}

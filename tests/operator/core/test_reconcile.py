@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fake_cluster import FakeCluster
-from forebay_operator.apply import DELETION_COST, Refused
+from forebay_operator.apply import Refused
 from forebay_operator.cluster import ApiError
-from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
+from forebay_operator.kinds import DELETION_COST, DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
 from forebay_operator.observed import Key, Observed, Settings
 from forebay_operator.planned import Note, ObjectRef, Plan
 from forebay_operator.reconcile import BLIND_SECONDS, Reconciler
