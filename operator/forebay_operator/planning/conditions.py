@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.causes import Cause
+from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.inspection import describe_model
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.situation import Manifest, find_condition

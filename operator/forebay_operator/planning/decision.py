@@ -5,12 +5,14 @@ from datetime import datetime
 
 from forebay_operator.observed import Observed
 from forebay_operator.planned import Plan
-from forebay_operator.planning.deployment import build_deployment
+from forebay_operator.planning.children.serving import (
+    build_deployment,
+    build_network_service,
+    build_service_account,
+)
 from forebay_operator.planning.draining import choose_deletion_costs
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
-from forebay_operator.planning.network_service import build_network_service
 from forebay_operator.planning.notes import write_notes
-from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
 from forebay_operator.planning.revision import (
@@ -20,9 +22,8 @@ from forebay_operator.planning.revision import (
     newest_revision,
     plan_history,
 )
-from forebay_operator.planning.rollout import RolloutStep, choose_rollout_step
+from forebay_operator.planning.rollout import RolloutStep, choose_nudge, choose_rollout_step
 from forebay_operator.planning.scaling import ScalingStep, plan_replicas
-from forebay_operator.planning.service_account import build_service_account
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
 from forebay_operator.planning.standstill import plan_invalid_spec

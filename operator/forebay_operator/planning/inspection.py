@@ -12,15 +12,15 @@ from forebay_budget.quantity import format_bytes
 from forebay_operator.kinds import JOB
 from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
-from forebay_operator.planning.causes import Cause
-from forebay_operator.planning.inspection_job import build_inspection_job
+from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.children.inspection_job import build_inspection_job
+from forebay_operator.planning.children.metadata import reference_to
 from forebay_operator.planning.inspection_verdict import (
     Verdict,
     finish_of,
     read_verdict,
     standing_cause,
 )
-from forebay_operator.planning.metadata import reference_to
 from forebay_operator.planning.situation import (
     Manifest,
     Situation,

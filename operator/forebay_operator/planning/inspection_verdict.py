@@ -7,10 +7,16 @@ from datetime import datetime
 
 from forebay_budget.inspection import Inspection, ModelError
 from forebay_operator.observed import Object
-from forebay_operator.planning.causes import Cause, explain_refusal, trim
-from forebay_operator.planning.diagnosis import Patient, diagnose_pod, explain_taking, last_words
-from forebay_operator.planning.inspection_job import CONTAINER
-from forebay_operator.planning.model_source import name_as_written
+from forebay_operator.planning.causes.cause import Cause, trim
+from forebay_operator.planning.causes.diagnosis import (
+    Patient,
+    diagnose_pod,
+    explain_taking,
+    last_words,
+)
+from forebay_operator.planning.causes.refusals import explain_refusal
+from forebay_operator.planning.children.inspection_job import CONTAINER
+from forebay_operator.planning.children.model_source import name_as_written
 from forebay_operator.planning.pods import created_at, uid_of
 from forebay_operator.planning.situation import Situation, find_condition
 from forebay_operator.planning.timestamps import parse_time, seconds_since

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from forebay_operator.planning.causes import Cause, explain_refusal
+from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.inspection import ModelKnowledge
-from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
 from forebay_operator.planning.revision import Revision
-from forebay_operator.planning.rollout import RolloutStep
+from forebay_operator.planning.rollout import Nudge, RolloutStep
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.sizing import Sizing
 

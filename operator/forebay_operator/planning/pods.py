@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from forebay_operator.observed import Object, PodLoad
-from forebay_operator.planning.metadata import TEMPLATE_HASH_LABEL
+from forebay_operator.planning.children.metadata import TEMPLATE_HASH_LABEL
 from forebay_operator.planning.situation import find_condition
 from forebay_operator.planning.timestamps import parse_time
 

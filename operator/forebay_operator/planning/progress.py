@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.causes import Cause, explain_refusal
-from forebay_operator.planning.diagnosis import Patient, diagnose_pod, seconds_until_ailing
+from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.causes.diagnosis import Patient, diagnose_pod, seconds_until_ailing
+from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
     created_at,

@@ -1,15 +1,25 @@
-"""How fast a changed template may reach the pods: with one pod more, or one pod less, at a time."""
+"""What the Deployment is told beside its template: how fast that may reach the pods, and a nudge.
+
+Fast means with one pod more, or one pod less, at a time. The nudge wakes a ReplicaSet whose pods
+were refused: its own next try may be a quarter of an hour away. The Deployment controller copies
+the Deployment's annotations onto it, and a ReplicaSet that changed is worked on at once, whatever
+its back-off.
+"""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.pods import is_leaving, is_ready, pod_condition, template_hash
-from forebay_operator.planning.situation import Situation
+from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import seconds_since
 
 Pace = Literal["Surge", "Replace"]
 
+NUDGE_ANNOTATION = "forebay.dev/try-again"
+NUDGE_SECONDS = 30
 SURGE_PATIENCE_SECONDS = 30.0
 """How long a surge pod may find no node before an old pod makes room."""
 
@@ -80,3 +90,19 @@ def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:
         return False
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
     return rolling.get("maxSurge") in (0, "0")
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """Annotations for the Deployment, and when they change next."""
+
+    annotations: Manifest
+    look_again_seconds: float | None = None
+
+
+def choose_nudge(progress: Progress, now: datetime) -> Nudge:
+    """An annotation that changes every half minute while pods are refused; none otherwise."""
+    if progress.creation_cause is None:
+        return Nudge({})
+    turn, passed = divmod(now.timestamp(), NUDGE_SECONDS)
+    return Nudge({NUDGE_ANNOTATION: str(int(turn))}, NUDGE_SECONDS - passed)

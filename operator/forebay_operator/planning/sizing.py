@@ -6,7 +6,7 @@ from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import parse_quantity
 from forebay_budget.sizing import Demand, Fit, Misfit, size
 from forebay_budget.terms import MIB
-from forebay_operator.planning.causes import Cause
+from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.gpus import MEMORY_LABEL, MOST_GPUS, GpuNode, read_gpu_nodes
 from forebay_operator.planning.situation import Situation
 from forebay_operator.service import Service

@@ -1,9 +1,9 @@
 """The whole status of one decision."""
 
+from forebay_operator.planning.children.metadata import selector_labels
+from forebay_operator.planning.children.serving import service_url
 from forebay_operator.planning.conditions import build_conditions, stamp_condition
 from forebay_operator.planning.draining import list_draining
-from forebay_operator.planning.metadata import selector_labels
-from forebay_operator.planning.network_service import service_url
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.situation import Manifest
 

@@ -2,18 +2,17 @@
 
 from forebay_operator.kinds import INSPECTION_LABEL, MANAGED_LABEL
 from forebay_operator.observed import Settings
-from forebay_operator.planning.metadata import (
-    build_metadata,
-    fingerprint,
-    service_account_name,
-)
-from forebay_operator.planning.model_source import (
+from forebay_operator.planning.children.metadata import build_metadata, fingerprint
+from forebay_operator.planning.children.model_source import (
     build_hub_env,
     build_model_volumes,
-    build_placement,
     model_argument,
 )
-from forebay_operator.planning.pod_security import build_container_security, build_pod_security
+from forebay_operator.planning.children.pod_frame import (
+    build_confinement,
+    build_container_security,
+    build_placement,
+)
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
@@ -57,12 +56,9 @@ def _build_pod(service: Service, settings: Settings) -> Manifest:
         placement = {key: placement[key] for key in placement if key == "imagePullSecrets"}
     return {
         "restartPolicy": "Never",
-        "serviceAccountName": service_account_name(service),
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": build_pod_security(),
         "containers": [_build_container(service, settings)],
         "volumes": [{"name": _TMP, "emptyDir": {}}, *model_volumes],
+        **build_confinement(service),
         **placement,
     }
 

@@ -2,7 +2,7 @@
 
 import re
 
-from forebay_operator.planning.causes import Cause, trim
+from forebay_operator.planning.causes.cause import Cause, trim
 from forebay_operator.service import Service
 
 IMAGE_REASONS = frozenset(

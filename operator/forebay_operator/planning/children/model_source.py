@@ -4,7 +4,7 @@ import re
 
 from forebay_operator.observed import Settings
 from forebay_operator.planning.situation import Manifest
-from forebay_operator.service import Model, PodTemplate
+from forebay_operator.service import Model
 
 MODEL_PATH = "/model"
 VOLUME = "model"
@@ -53,13 +53,3 @@ def build_hub_env(model: Model, settings: Settings) -> list[Manifest]:
         key = {"name": model.secret_name, "key": TOKEN_KEY}
         env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": key}})
     return env
-
-
-def build_placement(template: PodTemplate) -> Manifest:
-    """Where a pod may run and with which secrets it pulls."""
-    placement = {
-        "nodeSelector": dict(template.node_selector),
-        "tolerations": [dict(toleration) for toleration in template.tolerations],
-        "imagePullSecrets": [dict(secret) for secret in template.image_pull_secrets],
-    }
-    return {key: value for key, value in placement.items() if value}

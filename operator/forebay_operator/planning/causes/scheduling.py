@@ -3,7 +3,7 @@
 import re
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.causes import Cause, trim
+from forebay_operator.planning.causes.cause import Cause, trim
 from forebay_operator.planning.pods import pod_name
 from forebay_operator.service import Service
 

@@ -1,41 +1,76 @@
 """The container that serves: its command line, resources, probes and environment."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from forebay_budget.quantity import to_quantity
 from forebay_budget.sizing import Fit
 from forebay_operator.observed import Object, Settings
-from forebay_operator.planning.engine_flags import PORT, build_arguments
-from forebay_operator.planning.model_source import build_hub_env
-from forebay_operator.planning.pod_security import build_container_security
+from forebay_operator.planning.children.model_source import build_hub_env, model_argument
+from forebay_operator.planning.children.pod_frame import build_container_security
 from forebay_operator.planning.pods import RUNTIME_CONTAINER
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
+PORT = 8000
 CACHE_PATH = "/cache"
 CPU_REQUEST = "100m"
+_DEVICES = {"GPU": "cuda", "CPU": "cpu"}
 
 
-def build_runtime_container(
-    service: Service, fit: Fit, image: str, model_revision: str, settings: Settings
-) -> Manifest:
+@dataclass(frozen=True)
+class TemplateInputs:
+    """What a template is rendered from beside the spec."""
+
+    fit: Fit
+    image: str
+    model_revision: str
+    least_gpu_memory_mib: int | None
+    settings: Settings
+
+
+def build_runtime_container(service: Service, inputs: TemplateInputs) -> Manifest:
     """The container without its volume mounts."""
     return {
         "name": RUNTIME_CONTAINER,
-        "image": image,
-        "imagePullPolicy": settings.image_pull_policy,
+        "image": inputs.image,
+        "imagePullPolicy": inputs.settings.image_pull_policy,
         "command": ["forebay"],
-        "args": build_arguments(service, fit, model_revision),
+        "args": _build_arguments(service, inputs.fit, inputs.model_revision),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-        "env": _build_env(service, settings),
-        "resources": build_resources(service, fit),
+        "env": _build_env(service, inputs.settings),
+        "resources": _build_resources(service, inputs.fit),
         "securityContext": build_container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **_build_probes(service),
     }
 
 
-def build_resources(service: Service, fit: Fit) -> Manifest:
+def _build_arguments(service: Service, fit: Fit, model_revision: str) -> list[str]:
+    """Every planned flag with its number, so that the runtime decides nothing anew."""
+    planned: dict[str, object] = {
+        "host": "0.0.0.0",
+        "port": PORT,
+        "served-model-name": service.model.name,
+        "device": _DEVICES[fit.device],
+        "dtype": fit.dtype,
+        "max-model-len": fit.max_model_len,
+        "max-num-seqs": fit.max_num_seqs,
+        "max-num-batched-tokens": fit.max_num_batched_tokens,
+        "gpu-memory-utilization": fit.gpu_memory_utilization,
+        "kv-cache-memory-bytes": fit.terms.kv_cache_bytes,
+        "tensor-parallel-size": fit.tensor_parallel_size,
+        "quantization": fit.quantization,
+        "kv-cache-dtype": fit.kv_cache_dtype,
+        "shutdown-timeout": service.drain.timeout_seconds,
+        "lame-duck-seconds": service.drain.lame_duck_seconds,
+    }
+    flags = [f"--{name}={value}" for name, value in planned.items() if value is not None]
+    model = model_argument(service.model, model_revision)
+    return ["serve", model, *flags, *service.engine.extra_args]
+
+
+def _build_resources(service: Service, fit: Fit) -> Manifest:
     """The plan's memory (CPU) or GPUs, under what the user says; the CPU request is small."""
     limits: dict[str, str] = {}
     if fit.device == "GPU":

@@ -1,45 +1,6 @@
-"""Why something does not go on: one reason for machines, one sentence for people."""
+"""Sentences for what the API server, a quota or an admission controller refuses."""
 
-from dataclasses import dataclass
-
-_TRANSIENT = frozenset(
-    {
-        "Unschedulable",
-        "VolumeClaimUnbound",
-        "VolumeMountFailed",
-        "PodSandboxFailed",
-        "NotReady",
-        "HubUnreachable",
-        "HubError",
-        "HubTimeout",
-        "ServiceAccountMissing",
-        "ApplyFailed",
-        # What a node does to a pod, whose successor is tried elsewhere.
-        "Evicted",
-        "NodeAffinity",
-        "NodeLost",
-        "NodeShutdown",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfpods",
-        "Preempting",
-        "Terminated",
-        "UnexpectedAdmissionError",
-    }
-)
-"""Reasons that often pass by themselves: Reconciling, not Stalled, until the deadline."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What is wrong and what to do about it."""
-
-    reason: str
-    message: str
-
-    @property
-    def is_transient(self) -> bool:
-        return self.reason in _TRANSIENT
+from forebay_operator.planning.causes.cause import Cause, trim
 
 
 def explain_refusal(sentence: str, model_uri: str) -> Cause:
@@ -98,9 +59,3 @@ _REFUSALS = (
         "correct spec.podTemplate.runtimeClassName",
     ),
 )
-
-
-def trim(sentence: str, most: int = 600) -> str:
-    """One line without its end, short enough for a condition."""
-    text = " ".join(sentence.split()).rstrip(". ")
-    return text if len(text) <= most else f"{text[: most - 1]}…"

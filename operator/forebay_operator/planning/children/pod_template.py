@@ -1,21 +1,22 @@
 """The pod template that serves one plan; it will be pinned, so it names every number."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from forebay_budget.sizing import Fit
 from forebay_operator.kinds import MANAGED_LABEL
-from forebay_operator.observed import Settings
-from forebay_operator.planning.gpus import MEMORY_LABEL
-from forebay_operator.planning.metadata import (
+from forebay_operator.planning.children.metadata import (
     TEMPLATE_HASH_LABEL,
     fingerprint,
     selector_labels,
-    service_account_name,
 )
-from forebay_operator.planning.model_source import build_model_volumes, build_placement
-from forebay_operator.planning.pod_security import build_pod_security
-from forebay_operator.planning.runtime_container import CACHE_PATH, build_runtime_container
+from forebay_operator.planning.children.model_source import build_model_volumes
+from forebay_operator.planning.children.pod_frame import build_confinement, build_placement
+from forebay_operator.planning.children.runtime_container import (
+    CACHE_PATH,
+    TemplateInputs,
+    build_runtime_container,
+)
+from forebay_operator.planning.gpus import MEMORY_LABEL
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import PodTemplate, Service
 
@@ -23,34 +24,18 @@ STOP_MARGIN_SECONDS = 10
 """Between the end of the drain and the kubelet's kill."""
 
 
-@dataclass(frozen=True)
-class TemplateInputs:
-    """What a template is rendered from beside the spec."""
-
-    fit: Fit
-    image: str
-    model_revision: str
-    least_gpu_memory_mib: int | None
-    settings: Settings
-
-
 def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
     """The template, with its own hash as a label that tells pods of old and new templates apart."""
     wanted = service.pod_template
     volumes, mounts = _build_volumes(service, inputs.fit)
-    container = build_runtime_container(
-        service, inputs.fit, inputs.image, inputs.model_revision, inputs.settings
-    )
+    container = build_runtime_container(service, inputs)
     spec: Manifest = {
-        "serviceAccountName": service_account_name(service),
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
         "terminationGracePeriodSeconds": service.drain.lame_duck_seconds
         + service.drain.timeout_seconds
         + STOP_MARGIN_SECONDS,
-        "securityContext": build_pod_security(),
         "containers": [container | {"volumeMounts": mounts}],
         "volumes": volumes,
+        **build_confinement(service),
         **build_placement(wanted),
         **_build_named(wanted),
     }

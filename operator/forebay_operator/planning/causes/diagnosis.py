@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.causes import Cause, trim
-from forebay_operator.planning.image_causes import IMAGE_REASONS, explain_image
-from forebay_operator.planning.model_source import name_as_written
+from forebay_operator.planning.causes.cause import Cause, trim
+from forebay_operator.planning.causes.images import IMAGE_REASONS, explain_image
+from forebay_operator.planning.causes.scheduling import explain_unschedulable
+from forebay_operator.planning.children.model_source import name_as_written
 from forebay_operator.planning.pods import (
     container_spec,
     container_status,
@@ -20,7 +21,6 @@ from forebay_operator.planning.pods import (
     pod_name,
     uid_of,
 )
-from forebay_operator.planning.scheduling_causes import explain_unschedulable
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import parse_time, seconds_since
 from forebay_operator.service import Service

@@ -1,0 +1,1 @@
+"""The children of an InferenceService: functions that build manifests, none that decides."""

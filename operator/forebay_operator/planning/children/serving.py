@@ -1,0 +1,67 @@
+"""The objects that serve beside the pinned template: account, Service and Deployment."""
+
+from forebay_operator.planning.children.metadata import (
+    build_metadata,
+    selector_labels,
+    service_account_name,
+)
+from forebay_operator.planning.rollout import Nudge, Pace
+from forebay_operator.planning.situation import Manifest
+from forebay_operator.service import Service
+
+MOST_REPLICA_SETS = 3
+_ROLLING = {
+    "Surge": {"maxSurge": 1, "maxUnavailable": 0},
+    "Replace": {"maxSurge": 0, "maxUnavailable": 1},
+}
+
+
+def build_service_account(service: Service) -> Manifest:
+    """An account of its own, so that nobody's rights for `default` reach the pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": build_metadata(service, service_account_name(service)),
+        "automountServiceAccountToken": False,
+    }
+
+
+def build_network_service(service: Service) -> Manifest:
+    """Port 80 of every ready pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": build_metadata(service, service.name),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": selector_labels(service),
+            "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def service_url(service: Service) -> str:
+    """The base address for OpenAI clients inside the cluster."""
+    return f"http://{service.name}.{service.namespace}.svc/v1"
+
+
+def build_deployment(
+    service: Service, template: Manifest, num_replicas: int, pace: Pace, nudge: Nudge
+) -> Manifest:
+    """Pods of one template, rolled at one pace."""
+    metadata = build_metadata(service, service.name)
+    if nudge.annotations:
+        metadata["annotations"] = nudge.annotations
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": num_replicas,
+            "selector": {"matchLabels": selector_labels(service)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": dict(_ROLLING[pace])},
+            "progressDeadlineSeconds": service.rollout.progress_deadline_seconds,
+            "revisionHistoryLimit": MOST_REPLICA_SETS,
+            "template": template,
+        },
+    }
