@@ -19,8 +19,10 @@ from forebay_budget.quantity import format_bytes
 from forebay_budget.terms import (
     Terms,
     activation_bytes,
+    cpu_attention_token_bytes,
     cpu_overhead_bytes,
     gpu_overhead_bytes,
+    kv_token_bytes,
     weights_bytes,
 )
 from forebay_runtime.config import StartError
@@ -37,15 +39,14 @@ def plan_terms(
     inspection: Inspection, device: torch.device, dtype: str, limits: Limits, kv_cache_bytes: int
 ) -> Terms:
     """The terms by the formulas that sized the pod."""
-    is_cpu = device.type == "cpu"
-    return Terms(
-        weights_bytes=weights_bytes(inspection, 1, dtype),
-        kv_cache_bytes=kv_cache_bytes,
-        activation_bytes=activation_bytes(
-            inspection.config, 1, dtype, limits.max_num_batched_tokens, limits.max_num_seqs
-        ),
-        overhead_bytes=cpu_overhead_bytes(inspection) if is_cpu else gpu_overhead_bytes(1),
-    )
+    config, num_tokens = inspection.config, limits.max_num_batched_tokens
+    activation = activation_bytes(config, 1, dtype, num_tokens, limits.max_num_seqs)
+    overhead = gpu_overhead_bytes(1)
+    if device.type == "cpu":
+        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, 1, dtype)
+        activation += num_cached_tokens * cpu_attention_token_bytes(config, dtype, num_tokens)
+        overhead = cpu_overhead_bytes(inspection, kv_cache_bytes + activation)
+    return Terms(weights_bytes(inspection, 1, dtype), kv_cache_bytes, activation, overhead)
 
 
 class Meter:
