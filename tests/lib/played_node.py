@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api_server import ApiServer
-from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
+from observed_builder import SMOLLM2
 
 PATHS = {
     "inferenceservices": "/apis/forebay.dev/v1alpha1",
@@ -22,29 +22,6 @@ PATHS = {
     "serviceaccounts": "/api/v1",
 }
 CHILDREN = ("deployments", "controllerrevisions", "jobs", "services", "serviceaccounts")
-
-SMALL_MODEL = Inspection(
-    config=ModelConfig(
-        architecture="LlamaForCausalLM",
-        num_layers=30,
-        hidden_size=576,
-        num_heads=9,
-        num_kv_heads=3,
-        head_dim=64,
-        intermediate_size=1536,
-        vocab_size=49152,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        dtype="bfloat16",
-    ),
-    weights=(
-        WeightGroup("sharded", "BF16", 106_168_320, 212_336_640),
-        WeightGroup("replicated", "BF16", 35_136, 70_272),
-        WeightGroup("embedding", "BF16", 28_311_552, 56_623_104),
-    ),
-    format="safetensors",
-    revision="0123456789abcdef",
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +81,7 @@ class PlayedNode:
     def finish_inspection(self, job: dict[str, Any], message: str = "") -> None:
         """Play the Job controller and the kubelet: one pod that ran, and what it said last."""
         template = job["spec"]["template"]
-        state = {"exitCode": 0, "reason": "Completed", "message": message or SMALL_MODEL.to_json()}
+        state = {"exitCode": 0, "reason": "Completed", "message": message or SMOLLM2.to_json()}
         container = {**_container("inspect"), "state": {"terminated": state}, "ready": False}
         pod = {
             **self._pod(job, f"{job['metadata']['name']}-x", template),

@@ -1,6 +1,6 @@
 """A cluster in a dictionary for planning: applies Plans and plays Kubernetes' own controllers.
 
-Jobs get a pod that ends with `job_message`; Deployments roll their pods as the real controller does
+Jobs get a pod that finds SMOLLM2; Deployments roll their pods as the real controller does
 for maxSurge and maxUnavailable; a pod is ready one step after its creation, unless `fate` gives it
 another status.
 """
@@ -29,14 +29,11 @@ class ToyCluster:
         self.children: dict[tuple[str, str], dict[str, Any]] = {}
         self.pods: list[dict[str, Any]] = []
         self.job_pods: list[dict[str, Any]] = []
-        self.nodes: tuple[dict[str, Any], ...] = ()
         self.loads: dict[str, PodLoad] = {}
         self.warnings: tuple[dict[str, Any], ...] = ()
         self.foreign: tuple[str, ...] = ()
         self.apply_error = ""
         self.memory: ScalingMemory | None = None
-        self.job_message = SMOLLM2.to_json()
-        self.job_exit_code = 0
         self.fate: Fate = lambda pod: None
         self.settings = SETTINGS
         self.num_writes = 0
@@ -55,7 +52,6 @@ class ToyCluster:
             jobs=tuple(self._of("Job")),
             job_pods=tuple(self.job_pods),
             pods=tuple(self.pods),
-            nodes=self.nodes,
             loads=self.loads,
             warnings=self.warnings,
             foreign=self.foreign,
@@ -164,8 +160,8 @@ class ToyCluster:
                 continue
             moment = self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
             ended = {
-                "exitCode": self.job_exit_code,
-                "message": self.job_message,
+                "exitCode": 0,
+                "message": SMOLLM2.to_json(),
                 "finishedAt": moment,
             }
             self.job_pods.append(

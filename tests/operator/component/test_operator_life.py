@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from api_server import ApiServer
+from observed_builder import SMOLLM2
 from operator_process import OperatorProcess, run_operator, wait_until
 from played_node import BROKEN_IMAGE_POD, PlayedNode
 from played_runtime import load, play_runtimes
@@ -102,7 +103,7 @@ def test_a_service_gets_its_children_and_becomes_ready(
     assert len(node.list("controllerrevisions")) == 1
     status = (node.get("inferenceservices", "smollm2") or {})["status"]
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
-    assert status["model"]["revision"] == "0123456789abcdef"
+    assert status["model"]["revision"] == SMOLLM2.revision
 
 
 def test_the_same_manifest_again_changes_nothing(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from observed_builder import (
+    NOW,
     child,
     condition,
     condition_of,
@@ -225,8 +226,7 @@ def test_a_pod_on_its_way_is_no_failure(status: dict[str, Any]) -> None:
 
 def test_a_pod_that_is_just_unready_is_looked_at_again() -> None:
     cluster = settled()
-    now = (cluster.now.timestamp()) - 1767268800
-    cluster.befall(unready(since=now - 4))
+    cluster.befall(unready(since=(cluster.now - NOW).total_seconds() - 4))
     assert cluster.decide().look_again_seconds == pytest.approx(6)
 
 

@@ -47,7 +47,7 @@ def unknown_to(schema: dict[str, Any], value: Any, path: str) -> list[str]:
         ]
     if schema["type"] == "array":
         return [one for entry in value for one in unknown_to(schema["items"], entry, f"{path}[]")]
-    return [] if isinstance(value, TYPES[schema["type"]]) else [path]
+    return [] if type(value) is TYPES[schema["type"]] else [path]
 
 
 def test_the_schema_keeps_every_field_of_a_scaling_and_draining_status(

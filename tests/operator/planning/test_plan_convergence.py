@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from observed_builder import child, condition_of, says, service, unschedulable
+from observed_builder import NOW, child, condition_of, says, service, unschedulable
 from toy_cluster import ToyCluster, settled, with_settings
 
 FINAL_KINDS = ["ServiceAccount", "Service", "ControllerRevision", "Deployment"]
@@ -177,12 +177,8 @@ def test_a_rollout_without_room_for_a_surge_replaces_instead() -> None:
 
     def full(pod: Any) -> dict[str, Any] | None:
         is_surge = len(cluster.pods) > 2 and pod is cluster.pods[-1]
-        since = (cluster.now.timestamp() - 1767268800) - 40
-        return (
-            unschedulable("0/1 nodes are available: 1 Insufficient memory.", since)
-            if is_surge
-            else None
-        )
+        since = (cluster.now - NOW).total_seconds() - 40
+        return unschedulable("1 Insufficient memory.", since) if is_surge else None
 
     cluster.fate = full
     cluster.change(engine={"maxNumSeqs": 3})

@@ -1,5 +1,6 @@
 """The pods are bounded, powerless, probed and drained, and carry what the closed list lets in."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def deployment_of(settings: Settings | None = None, **spec: Any) -> dict[str, An
         known["secretName"] = secret
     picture = observed(service(status={"model": known}, **spec), nodes=(gpu_node("a", 16384, 8),))
     if settings is not None:
-        picture = type(picture)(**{**vars(picture), "settings": settings})
+        picture = replace(picture, settings=settings)
     deployment = child(plan(picture, NOW), "Deployment")
     assert deployment is not None
     return deployment

@@ -5,20 +5,15 @@ from forebay_operator.planning.causes.cause import Cause, trim
 
 def explain_refusal(sentence: str, model_uri: str) -> Cause:
     """Name what the API server, a quota or an admission controller refused, by its own words."""
-    for marker, reason, advice in _REFUSALS:
-        if marker in sentence:
-            return Cause(reason, f"{trim(sentence)}; {advice}.")
     if "must specify a volume type" in sentence and model_uri.startswith("oci://"):
         return Cause(
             "ImageVolumesDisabled",
             f"This cluster does not mount images as volumes, which {model_uri} needs; turn on its "
             "ImageVolume feature gate (on by default from Kubernetes 1.35), or use hf:// or pvc://.",
         )
-    if " is invalid: " in sentence:
-        return Cause(
-            "ChildInvalid",
-            f"{trim(sentence)}; correct the field of spec.podTemplate or spec.model that says so.",
-        )
+    for marker, reason, advice in _REFUSALS:
+        if marker in sentence:
+            return Cause(reason, f"{trim(sentence)}; {advice}.")
     return Cause("ApplyFailed", f"The API server refused: {trim(sentence)}.")
 
 
@@ -57,5 +52,10 @@ _REFUSALS = (
         'RuntimeClass "',
         "RuntimeClassNotFound",
         "correct spec.podTemplate.runtimeClassName",
+    ),
+    (
+        " is invalid: ",
+        "ChildInvalid",
+        "correct the field of spec.podTemplate or spec.model that says so",
     ),
 )
