@@ -7,6 +7,7 @@ front lets no request in before.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -66,6 +67,10 @@ class Service:
 
     def _on_warm(self, engine: EngineLike) -> None:
         self._engine = engine
+        # What is here now stays: to look through it for garbage, time and again while a large
+        # request is read, would cost five times what the reading does.
+        gc.collect()
+        gc.freeze()
         seconds = time.monotonic() - self.options.started_at
         self.metrics.observe_start(seconds)
         self.lifecycle.become_ready()
