@@ -62,12 +62,12 @@ def list_unexplained(observed: Observed) -> set[str]:
     """Uids of Jobs that are finished while none of their pods is: the watch of pods is behind."""
     finished = {uid_of(job) for job in observed.jobs if _is_finished(job)}
     ended = [pod for pod in observed.job_pods if _phase(pod) in ("Succeeded", "Failed")]
-    return finished - {(controller_of(pod) or {}).get("uid") for pod in ended}
+    return finished - {controller_of(pod).get("uid") for pod in ended}
 
 
 def is_owned(item: Object, service_uid: str) -> bool:
     """Whether an object belongs to this very InferenceService."""
-    return (controller_of(item) or {}).get("uid") == service_uid
+    return controller_of(item).get("uid") == service_uid
 
 
 def _is_finished(job: Object) -> bool:
@@ -84,7 +84,7 @@ def _children(store: Store, key: Key, kind: Kind, uid: str) -> tuple[Object, ...
 
 
 def _controlled_by(uids: set[str], items: Iterable[Object]) -> tuple[Object, ...]:
-    return tuple(item for item in items if (controller_of(item) or {}).get("uid") in uids)
+    return tuple(item for item in items if controller_of(item).get("uid") in uids)
 
 
 def _uids(items: Iterable[Object]) -> set[str]:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -73,7 +73,8 @@ class Scraper:
 
     async def refresh(self, key: Key) -> None:
         """Ask one service's pods now, but those just asked: a decision hangs on it."""
-        await self._ask(list(self._targets(key, time.monotonic(), FAST_SECONDS)))
+        pods = self._store.children(key, POD)
+        await self._ask(list(self._targets(key, pods, time.monotonic(), FAST_SECONDS)))
 
     def due_targets(self, now: float) -> Iterator[Target]:
         """The pods whose turn it is; what is known of pods that are gone is forgotten."""
@@ -82,13 +83,15 @@ class Scraper:
             pods = self._store.children(key, POD)
             known |= {uid_of(pod) for pod in pods}
             period = FAST_SECONDS if self._is_fast(key, pods) else SLOW_SECONDS
-            yield from self._targets(key, now, period)
+            yield from self._targets(key, pods, now, period)
         for uid in self._asked_at.keys() - known:
             del self._asked_at[uid]
             self.loads.pop(uid, None)
 
-    def _targets(self, key: Key, now: float, period: float) -> Iterator[Target]:
-        for pod in self._store.children(key, POD):
+    def _targets(
+        self, key: Key, pods: Iterable[Object], now: float, period: float
+    ) -> Iterator[Target]:
+        for pod in pods:
             target = to_target(key, pod)
             if target is None:  # what it said before is over
                 self.loads.pop(uid_of(pod), None)

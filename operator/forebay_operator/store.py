@@ -170,10 +170,10 @@ def version_of(item: Object) -> int:
     return int(item["metadata"]["resourceVersion"])
 
 
-def controller_of(item: Object) -> Object | None:
-    """The owner reference of the object that controls this one."""
+def controller_of(item: Object) -> Object:
+    """The owner reference of the object that controls this one; empty where none does."""
     references = item["metadata"].get("ownerReferences") or ()
-    return next((one for one in references if one.get("controller")), None)
+    return next((one for one in references if one.get("controller")), {})
 
 
 def service_of(item: Object) -> str:
@@ -181,7 +181,7 @@ def service_of(item: Object) -> str:
 
     Several projects have a kind of that name: only the group tells them apart.
     """
-    controller = controller_of(item) or {}
+    controller = controller_of(item)
     group = str(controller.get("apiVersion", "")).partition("/")[0]
     is_service = (group, controller.get("kind")) == (
         INFERENCE_SERVICE.group,
