@@ -81,7 +81,7 @@ class HubFile:
         self._size: int | None = None
 
     def read(self, start: int, num_bytes: int) -> bytes:
-        data, self._size = self._client.get_range(self._path, start, num_bytes, self._label)
+        data, self._size = self._client.get(self._path, start, num_bytes, self._label)
         return data
 
     def size(self) -> int:

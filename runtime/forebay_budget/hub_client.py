@@ -51,7 +51,7 @@ class HubClient:
 
     def get_json(self, path: str, label: str) -> Any:
         """Return a JSON document; label names it in messages."""
-        data, size = self._get(path, None, MAX_JSON_BYTES, label)
+        data, size = self.get(path, None, MAX_JSON_BYTES, label)
         if size > MAX_JSON_BYTES:
             raise ModelError("HubError", f"The hub's answer about {label} has {size} bytes.")
         try:
@@ -61,11 +61,11 @@ class HubClient:
                 "HubError", f"{self._endpoint} answered no JSON about {label}; is it a model hub?"
             ) from None
 
-    def get_range(self, path: str, start: int, num_bytes: int, label: str) -> tuple[bytes, int]:
-        """Return the asked bytes, or as many as the file has, and the whole file's size."""
-        return self._get(path, start, num_bytes, label)
+    def get(self, path: str, start: int | None, num_bytes: int, label: str) -> tuple[bytes, int]:
+        """Return the asked bytes, or as many as the file has, and the whole file's size.
 
-    def _get(self, path: str, start: int | None, num_bytes: int, label: str) -> tuple[bytes, int]:
+        Without a start no range is asked for; label names the file in messages.
+        """
         delays = iter(self._retry_delays_seconds)
         while True:
             try:

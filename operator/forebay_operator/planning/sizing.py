@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import parse_quantity
-from forebay_budget.sizing import Demand, Fit, Misfit, size
+from forebay_budget.sizing import Demand, Fit, size
 from forebay_budget.terms import MIB
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.gpus import MEMORY_LABEL, MOST_GPUS, GpuNode, read_gpu_nodes
@@ -30,7 +30,9 @@ def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
     nodes = read_gpu_nodes(situation.observed.nodes, service)
     if service.vram.gpu_memory_bytes is not None:
         most = max((node.num_gpus for node in nodes), default=MOST_GPUS)
-        return _size_on(service, inspection, service.vram.gpu_memory_bytes, most)
+        return _size(
+            service, inspection, service.vram.budget_bytes, service.vram.gpu_memory_bytes, most
+        )
     labelled = tuple(node for node in nodes if node.memory_mib > 0)
     if not labelled:
         return Sizing(cause=_unknown_memory(situation, bool(nodes)))
@@ -42,8 +44,8 @@ def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
     budget_bytes, limit = service.vram.budget_bytes, service.pod_template.limits.get("memory")
     limit_bytes = None if limit is None else parse_quantity(limit)
     if limit_bytes is None or (budget_bytes is not None and budget_bytes <= limit_bytes):
-        return _answer(size(inspection, _demand(service, budget_bytes)))
-    sizing = _answer(size(inspection, _demand(service, limit_bytes)))
+        return _size(service, inspection, budget_bytes)
+    sizing = _size(service, inspection, limit_bytes)
     if sizing.cause is None:
         return sizing
     message = sizing.cause.message.replace("vram.budget", "podTemplate.resources.limits.memory")
@@ -56,39 +58,22 @@ def _size_on_nodes(service: Service, inspection: Inspection, nodes: tuple[GpuNod
     answer = Sizing()
     for memory_mib in sorted({node.memory_mib for node in nodes}):
         most = max(node.num_gpus for node in nodes if node.memory_mib >= memory_mib)
-        answer = _size_on(service, inspection, memory_mib * MIB, most)
+        answer = _size(service, inspection, service.vram.budget_bytes, memory_mib * MIB, most)
         if answer.fit is not None:
             bound = memory_mib if memory_mib > least else None
             return Sizing(fit=answer.fit, least_gpu_memory_mib=bound)
     return answer
 
 
-def _size_on(
-    service: Service, inspection: Inspection, gpu_memory_bytes: int, most_gpus: int
-) -> Sizing:
-    demand = _demand(
-        service,
-        budget_bytes=service.vram.budget_bytes,
-        gpu_memory_bytes=gpu_memory_bytes,
-        most_gpus=most_gpus,
-    )
-    return _answer(size(inspection, demand))
-
-
-def _answer(answer: Fit | Misfit) -> Sizing:
-    if isinstance(answer, Fit):
-        return Sizing(fit=answer)
-    return Sizing(cause=Cause(answer.reason, answer.message))
-
-
-def _demand(
+def _size(
     service: Service,
+    inspection: Inspection,
     budget_bytes: int | None,
     gpu_memory_bytes: int | None = None,
     most_gpus: int = MOST_GPUS,
-) -> Demand:
+) -> Sizing:
     engine = service.engine
-    return Demand(
+    demand = Demand(
         device=service.device,
         gpu_memory_bytes=gpu_memory_bytes,
         budget_bytes=budget_bytes,
@@ -101,6 +86,10 @@ def _demand(
         quantization=service.model.quantization,
         kv_cache_dtype=engine.kv_cache_dtype,
     )
+    answer = size(inspection, demand)
+    if isinstance(answer, Fit):
+        return Sizing(fit=answer)
+    return Sizing(cause=Cause(answer.reason, answer.message))
 
 
 def _unknown_memory(situation: Situation, has_gpu_nodes: bool) -> Cause:

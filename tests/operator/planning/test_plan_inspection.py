@@ -85,37 +85,33 @@ def test_the_longest_names_give_jobs_whose_pods_can_carry_their_names_and_differ
 
 
 @pytest.mark.parametrize(
-    ("uri", "volume", "mount", "argument"),
+    ("uri", "volume", "argument"),
     [
         (
             "oci://reg.test/m:1",
             {"image": {"reference": "reg.test/m:1"}},
-            {"mountPath": "/model", "readOnly": True},
             "/model",
         ),
         (
             "pvc://models",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            {"mountPath": "/model", "readOnly": True},
             "/model",
         ),
         (
             "pvc://models/llama/7b",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            {"mountPath": "/model", "readOnly": True},
             "/model/llama/7b",
         ),
         (
             "pvc://models/llama/7b.gguf",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            {"mountPath": "/model", "readOnly": True},
             "/model/llama/7b.gguf",
         ),
     ],
     ids=["an image", "a claim's root", "a folder of a claim", "a file of a claim"],
 )
 def test_the_job_sees_the_model_where_the_pods_will(
-    uri: str, volume: dict[str, Any], mount: dict[str, Any], argument: str
+    uri: str, volume: dict[str, Any], argument: str
 ) -> None:
     placement = {
         "nodeSelector": {"disk": "ssd"},
@@ -125,7 +121,8 @@ def test_the_job_sees_the_model_where_the_pods_will(
     pod = wanted_job(model={"uri": uri}, podTemplate=placement)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert {"name": "model", **volume} in pod["volumes"]
-    assert {"name": "model", **mount} in container["volumeMounts"]
+    mount = {"name": "model", "mountPath": "/model", "readOnly": True}
+    assert mount in container["volumeMounts"]
     assert container["args"][:2] == ["inspect", argument]
     assert {name: pod[name] for name in placement} == placement
 
