@@ -30,6 +30,7 @@ sys.path += [str(ROOT / "e2e/lib"), str(ROOT / "tests/lib")]
 import torch  # noqa: E402
 from gguf import GGUFReader  # noqa: E402
 
+from forebay_runtime.assembly import build_engine  # noqa: E402
 from forebay_runtime.config import EngineConfig  # noqa: E402
 from forebay_runtime.engine import Engine  # noqa: E402
 from forebay_runtime.request import Request, SamplingParams  # noqa: E402
@@ -87,7 +88,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def build_runs(args: argparse.Namespace) -> dict[str, Run]:
     """The four runs; each gives its tokens a second."""
-    engine = Engine.load(
+    engine = build_engine(
         EngineConfig(args.model, device="cpu", dtype="float32", max_model_len=2048)
     )
     engine.warm_up()

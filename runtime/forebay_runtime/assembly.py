@@ -1,7 +1,7 @@
 """Puts an engine together: from flags and a model's files to scheduler, runner and sampler.
 
-Called once by Engine.load. All decisions about device, dtype, lengths and the KV cache's size are
-made here, in this order, and none is changed later.
+Called once by the server's loader. All decisions about device, dtype, lengths and the KV cache's
+size are made here, in this order, and none is changed later.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -18,7 +18,7 @@ from forebay_budget.terms import Terms, kv_token_bytes
 from forebay_runtime import warmup
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.engine import Engine, VramTerm
+from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.host_memory import check_room
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
@@ -40,7 +40,7 @@ _MEAN_SHARE = 4
 def build_engine(config: EngineConfig) -> Engine:
     """Read a model's weights and set everything up, cold.
 
-    Raises: StartError or ModelError.
+    Raises: StartError or ModelError, whose one sentence leads to the cause.
     """
     torch.set_num_threads(usable_cpus())
     described = describe_model(config.model_path)
@@ -52,43 +52,35 @@ def build_engine(config: EngineConfig) -> Engine:
     pool = BlockPool(num_blocks, config.block_size)
     scheduler = Scheduler(pool, limits, described.eos_token_ids)
     sampler = Sampler()
-    sizes = described.inspection.config
     planned = plan_terms(
         described.inspection, placement.device, _name(placement.dtype), limits, runner.cache_bytes
     )
-    warmer = EngineWarmer(runner, sampler, planned)
-    return Engine(scheduler, runner, sampler, warmer, sizes.vocab_size)
+    run_every_shape = partial(_run_every_shape, runner, sampler, planned)
+    return Engine(
+        scheduler, runner, sampler, run_every_shape, described.inspection.config.vocab_size
+    )
 
 
-@dataclass
-class EngineWarmer:
-    """Warms an engine's parts and measures their memory meanwhile."""
-
-    runner: ModelRunner
-    sampler: Sampler
-    planned: Terms
-    vram_terms: tuple[VramTerm, ...] = ()
-
-    def warm_up(self) -> float:
-        """Run every shape; the seconds of the slowest step that can come."""
-        start = time.perf_counter()
-        meter = Meter(self.runner.model.placement.device)
-        used_bytes = meter.used_bytes()
-        meter.forget_peak()
-        with explain_out_of_memory(
-            "activations", "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
-        ):
-            slowest_seconds = warmup.warm_up(self.runner, self.sampler)
-        num_bytes = self.runner.model.num_bytes + self.runner.cache_bytes
-        measured = Terms(
-            weights_bytes=self.runner.model.num_bytes,
-            kv_cache_bytes=self.runner.cache_bytes,
-            activation_bytes=meter.used_bytes() + meter.peak_bytes() - used_bytes,
-            overhead_bytes=max(0, used_bytes - num_bytes),
-        )
-        self.vram_terms = compare_terms(self.planned, measured)
-        logger.info("Warmed up seconds=%.1f", time.perf_counter() - start)
-        return slowest_seconds
+def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> Warmth:
+    """Warm an engine's parts, and measure their memory meanwhile."""
+    start = time.perf_counter()
+    meter = Meter(runner.model.placement.device)
+    used_bytes = meter.used_bytes()
+    meter.forget_peak()
+    with explain_out_of_memory(
+        "activations", "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
+    ):
+        slowest_seconds = warmup.warm_up(runner, sampler)
+    weights_bytes, kv_cache_bytes = runner.model.num_bytes, runner.cache_bytes
+    measured = Terms(
+        weights_bytes=weights_bytes,
+        kv_cache_bytes=kv_cache_bytes,
+        activation_bytes=meter.used_bytes() + meter.peak_bytes() - used_bytes,
+        overhead_bytes=max(0, used_bytes - weights_bytes - kv_cache_bytes),
+    )
+    vram_terms = compare_terms(planned, measured)
+    logger.info("Warmed up seconds=%.1f", time.perf_counter() - start)
+    return Warmth(slowest_seconds, vram_terms)
 
 
 def choose_placement(config: EngineConfig, described: Description) -> Placement:

@@ -6,13 +6,12 @@ knows no text and no HTTP, and imports no torch itself: what needs it is handed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.scheduler import Batch, Scheduler
-from forebay_runtime.threads import wait_passively
 
 
 @dataclass(frozen=True)
@@ -25,14 +24,24 @@ class VramTerm:
     measured_bytes: int
 
 
+@dataclass(frozen=True)
+class Warmth:
+    """What warm-up found out: the seconds of the slowest step that can come, and the memory."""
+
+    slowest_step_seconds: float = 0.0
+    vram_terms: tuple[VramTerm, ...] = ()
+
+
 class EngineLike(Protocol):
     """What the server needs of an engine; a fake in tests has the same."""
 
     max_model_len: int
     vocab_size: int
     eos_token_ids: frozenset[int]
-    slowest_warm_step_seconds: float
-    """How long the largest step that can come took, or would have, in warm-up."""
+
+    @property
+    def slowest_warm_step_seconds(self) -> float:
+        """How long the largest step that can come took, or would have, in warm-up."""
 
     def warm_up(self) -> None:
         """Run every shape that serving can meet; num_cold counts from here."""
@@ -87,17 +96,6 @@ class Sampler(Protocol):
         """One token for each of batch.sampled."""
 
 
-class Warmer(Protocol):
-    """Makes the rest warm, and measures it."""
-
-    def warm_up(self) -> float:
-        """Run every shape; the seconds of the slowest step that can come."""
-
-    @property
-    def vram_terms(self) -> tuple[VramTerm, ...]:
-        """Planned beside measured memory, once warm."""
-
-
 class Engine:
     """A scheduler, a runner and a sampler, in turn."""
 
@@ -106,35 +104,30 @@ class Engine:
         scheduler: Scheduler,
         runner: Runner,
         sampler: Sampler,
-        warmer: Warmer,
+        run_every_shape: Callable[[], Warmth],
         vocab_size: int,
     ) -> None:
+        """Put the parts together, cold; run_every_shape warms runner and sampler."""
         self.scheduler = scheduler
         self.runner = runner
         self.sampler = sampler
         self.vocab_size = vocab_size
         self.max_model_len = scheduler.limits.max_model_len
         self.eos_token_ids = scheduler.eos_token_ids
-        self.slowest_warm_step_seconds = 0.0
-        self._warmer = warmer
-
-    @classmethod
-    def load(cls, config: EngineConfig) -> Engine:
-        """Read a model's weights and set everything up, cold.
-
-        Raises: StartError or ModelError, whose one sentence leads to the cause.
-        """
-        wait_passively()
-        from forebay_runtime.assembly import build_engine
-
-        return build_engine(config)
+        self._run_every_shape = run_every_shape
+        self._warmth = Warmth()
 
     def warm_up(self) -> None:
         """Run every shape that serving can meet; num_cold counts from here.
 
         Raises: StartError if there is too little memory for it.
         """
-        self.slowest_warm_step_seconds = self._warmer.warm_up()
+        self._warmth = self._run_every_shape()
+
+    @property
+    def slowest_warm_step_seconds(self) -> float:
+        """How long the largest step that can come took, or would have, in warm-up."""
+        return self._warmth.slowest_step_seconds
 
     def add(self, request: Request) -> None:
         """Queue a request.
@@ -188,4 +181,4 @@ class Engine:
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
-        return self._warmer.vram_terms
+        return self._warmth.vram_terms

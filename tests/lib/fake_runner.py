@@ -60,12 +60,3 @@ class FakeSampler:
 
     def sample(self, logits: list[int], batch: Batch) -> list[int]:
         return logits
-
-
-class FakeWarmer:
-    """Nothing to warm."""
-
-    vram_terms = ()
-
-    def warm_up(self) -> float:
-        return 0.0

@@ -16,6 +16,7 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.loading.hub import download_model
 from forebay_runtime.server.service import Model
+from forebay_runtime.threads import wait_passively
 from forebay_runtime.tokenizer import Tokenizer, read_folder_tokenizer
 
 
@@ -27,9 +28,10 @@ def load_model(model: str, config: EngineConfig) -> Model:
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
     # The tokenizer first: it is quick, and where it is at fault nothing was loaded for nothing.
     tokenizer, template = read_text_parts(path)
-    from forebay_runtime.engine import Engine
+    wait_passively()
+    from forebay_runtime.assembly import build_engine
 
-    return Model(Engine.load(replace(config, model_path=path)), tokenizer, template)
+    return Model(build_engine(replace(config, model_path=path)), tokenizer, template)
 
 
 def read_text_parts(path: Path) -> tuple[Tokenizer, ChatTemplate]:

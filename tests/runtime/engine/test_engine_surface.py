@@ -2,16 +2,16 @@
 
 import pytest
 
-from fake_runner import FakeRunner, FakeSampler, FakeWarmer, answer_alone
+from fake_runner import FakeRunner, FakeSampler, answer_alone
 from forebay_runtime.blocks import BlockPool
-from forebay_runtime.engine import Engine, EngineLike
+from forebay_runtime.engine import Engine, EngineLike, Warmth
 from forebay_runtime.request import Output, Request, SamplingParams
 from forebay_runtime.scheduler import Limits, Scheduler
 
 
 def build_engine() -> Engine:
     scheduler = Scheduler(BlockPool(50, 4), Limits(4, 16, 32), frozenset({96}))
-    return Engine(scheduler, FakeRunner(4), FakeSampler(), FakeWarmer(), vocab_size=97)
+    return Engine(scheduler, FakeRunner(4), FakeSampler(), Warmth, vocab_size=97)
 
 
 def request(prompt: list[int], name: str = "a") -> Request:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.memory import explain_out_of_memory
@@ -25,7 +26,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(path: Path, **flags: Any) -> Engine:
     flags = {"max_num_seqs": 5, "max_num_batched_tokens": 48, "block_size": 8, **flags}
-    return Engine.load(EngineConfig(path, device="cpu", dtype="float32", **flags))
+    return build_engine(EngineConfig(path, device="cpu", dtype="float32", **flags))
 
 
 def random_requests(seed: int, number: int, **sampling: Any) -> list[Request]:
@@ -128,7 +129,7 @@ def test_a_warm_engine_tells_its_memory_and_its_slowest_step(tiny: Path) -> None
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_narrow_dtypes_run_and_stay_near_float32(tiny: Path, dtype: str) -> None:
-    narrow = Engine.load(EngineConfig(tiny, device="cpu", dtype=dtype, max_num_seqs=2))
+    narrow = build_engine(EngineConfig(tiny, device="cpu", dtype=dtype, max_num_seqs=2))
     narrow.warm_up()
     exact = load(tiny)
     prompt = random_requests(4, 1, temperature=0)[0].prompt_token_ids

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from forebay_runtime import host_memory
+from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.engine import Engine
 from forebay_runtime.host_memory import read_memory_limit
 from tiny_model import save_tiny
 
@@ -37,4 +37,4 @@ def test_a_cache_beyond_the_containers_limit_is_never_allocated(
     save_tiny(tmp_path)
     config = EngineConfig(tmp_path, device="cpu", dtype="float32", kv_cache_memory_bytes=2**20)
     with pytest.raises(StartError, match=r"lower --kv-cache-memory-bytes.*may have 64 KiB in all"):
-        Engine.load(config)
+        build_engine(config)

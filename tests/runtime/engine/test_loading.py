@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebay_budget.inspection import ModelError
+from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.checkpoint import open_checkpoint, read_tensor
@@ -45,7 +46,7 @@ def without(name: str) -> Any:
 
 
 def load(path: Path, **flags: Any) -> Engine:
-    return Engine.load(EngineConfig(path, device="cpu", dtype="float32", **flags))
+    return build_engine(EngineConfig(path, device="cpu", dtype="float32", **flags))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_flags_that_the_model_contradicts_are_refused(
 def test_without_a_gpu_cuda_is_refused(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(StartError, match="--device cuda was asked, but torch sees no GPU"):
-        Engine.load(EngineConfig(tiny_folder, device="cuda"))
+        build_engine(EngineConfig(tiny_folder, device="cuda"))
 
 
 def test_max_model_len_is_what_a_given_cache_holds(tiny_folder: Path) -> None:

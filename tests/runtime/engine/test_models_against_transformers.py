@@ -7,6 +7,7 @@ import gguf
 import pytest
 import torch
 
+from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
@@ -18,7 +19,7 @@ PROMPT = [(7 * place + 3) % 131 for place in range(37)]
 
 def load(path: Path, **flags: Any) -> Engine:
     flags = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "max_model_len": 128, **flags}
-    return Engine.load(EngineConfig(path, device="cpu", dtype="float32", block_size=8, **flags))
+    return build_engine(EngineConfig(path, device="cpu", dtype="float32", block_size=8, **flags))
 
 
 def logits_in_chunks(engine: Engine, token_ids: list[int], ends: list[int]) -> torch.Tensor:

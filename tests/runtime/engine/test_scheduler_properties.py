@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fake_runner import FakeRunner, FakeSampler, FakeWarmer, answer_alone
+from fake_runner import FakeRunner, FakeSampler, answer_alone
 from forebay_runtime.blocks import BlockPool
-from forebay_runtime.engine import Engine
+from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.request import Output, Request, SamplingParams
 from forebay_runtime.scheduler import Limits, Scheduler
 
@@ -48,9 +48,7 @@ class Play:
     def __init__(self, num_blocks: int, limits: Limits, arrivals: list[Arrival]) -> None:
         self.runner = FakeRunner(BLOCK_SIZE)
         self.scheduler = Scheduler(BlockPool(num_blocks, BLOCK_SIZE), limits, frozenset())
-        self.engine = Engine(
-            self.scheduler, self.runner, FakeSampler(), FakeWarmer(), vocab_size=97
-        )
+        self.engine = Engine(self.scheduler, self.runner, FakeSampler(), Warmth, vocab_size=97)
         self.arrivals = dict(enumerate(sorted(arrivals, key=lambda arrival: arrival.at_step)))
         self.outputs: dict[str, list[Output]] = {str(index): [] for index in self.arrivals}
 

@@ -7,8 +7,8 @@ import torch
 from gguf import GGUFReader
 from transformers import AutoTokenizer
 
+from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
 from smollm2 import smollm2_path
 from transformers_oracle import load_llama
@@ -51,7 +51,7 @@ def test_greedy_answers_are_transformers(
     prompts: dict[str, list[int]], expected: dict[str, list[int]]
 ) -> None:
     config = EngineConfig(smollm2_path(), device="cpu", dtype="float32", max_model_len=256)
-    engine = Engine.load(config)
+    engine = build_engine(config)
     greedy = SamplingParams(NUM_TOKENS, temperature=0, ignore_eos=True)
     answers: dict[str, list[int]] = {prompt: [] for prompt in prompts}
     for prompt, token_ids in prompts.items():
