@@ -6,7 +6,7 @@ and attended together, longer ones with one call each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -58,41 +58,41 @@ def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> Atten
             if longest > 2 * shortest:
                 break
             end += 1
-        spans.append(_decode_span(ragged, start, end, max(num_blocks[start:end])))
+        spans.append(_decode_span(ragged, start, end, max(num_blocks[start:end]), dtype))
         start = end
     row = num_decodes
     for index in range(num_decodes, len(ragged.query_lens)):
-        spans.append(_prefill_span(ragged, index, row, num_blocks[index]))
+        spans.append(_prefill_span(ragged, index, row, num_blocks[index], dtype))
         row = spans[-1].end
-    masked = (replace(span, mask=_to_bias(span.mask, dtype)) for span in spans)
-    return AttentionPlan(tuple(masked), ragged.slots)
+    return AttentionPlan(tuple(spans), ragged.slots)
 
 
-def _to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+def _to_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A boolean mask as what is added to scores: once a step rather than once a layer."""
-    if mask is None:
-        return None
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, float("-inf"))
 
 
-def _decode_span(ragged: Ragged, start: int, end: int, num_blocks: int) -> Span:
+def _decode_span(ragged: Ragged, start: int, end: int, num_blocks: int, dtype: torch.dtype) -> Span:
     blocks = ragged.block_tables[start:end, :num_blocks].reshape(-1)
     seq_lens = ragged.seq_lens[start:end]
     seq_len = max(seq_lens)
     mask = None
     if end - start > 1:
         lens = torch.tensor(seq_lens, device=blocks.device).view(-1, 1, 1, 1)
-        mask = torch.arange(seq_len, device=blocks.device) < lens
+        mask = _to_bias(torch.arange(seq_len, device=blocks.device) < lens, dtype)
     return Span(start, end, end - start, blocks, seq_len, mask)
 
 
-def _prefill_span(ragged: Ragged, index: int, row: int, num_blocks: int) -> Span:
+def _prefill_span(
+    ragged: Ragged, index: int, row: int, num_blocks: int, dtype: torch.dtype
+) -> Span:
     query_len, seq_len = ragged.query_lens[index], ragged.seq_lens[index]
     blocks = ragged.block_tables[index, :num_blocks]
     mask = None
     if seq_len != query_len:
         positions = torch.arange(seq_len, device=blocks.device)
-        mask = (positions <= positions[seq_len - query_len :, None]).view(1, 1, query_len, seq_len)
+        is_seen = positions <= positions[seq_len - query_len :, None]
+        mask = _to_bias(is_seen, dtype).view(1, 1, query_len, seq_len)
     return Span(row, row + query_len, 1, blocks, seq_len, mask)
 
 

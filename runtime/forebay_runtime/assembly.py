@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from forebay_budget.inspection import ModelConfig
 from forebay_budget.quantity import format_bytes
 from forebay_budget.terms import Terms, kv_token_bytes
 from forebay_runtime import warmup
@@ -116,15 +117,14 @@ def choose_limits(config: EngineConfig, described: Description, placement: Place
         )
     length = asked or most
     if config.kv_cache_memory_bytes is not None:
-        token_bytes = kv_token_bytes(sizes, 1, _name(placement.dtype))
-        num_blocks = config.kv_cache_memory_bytes // (token_bytes * config.block_size)
-        num_tokens = num_blocks * config.block_size
-        if num_tokens < (asked or config.block_size):
-            needed = -(-(asked or 1) // config.block_size) * config.block_size * token_bytes
+        block_bytes = _block_bytes(sizes, placement, config.block_size)
+        num_tokens = config.kv_cache_memory_bytes // block_bytes * config.block_size
+        least = asked or config.block_size
+        if num_tokens < least:
             raise StartError(
                 f"--kv-cache-memory-bytes {config.kv_cache_memory_bytes} holds {num_tokens} "
-                f"tokens, too few for one request of {asked or config.block_size}; raise it to "
-                f"{needed} or lower --max-model-len"
+                f"tokens, too few for one request of {least}; raise it to "
+                f"{-(-least // config.block_size) * block_bytes} or lower --max-model-len"
             )
         length = min(length, num_tokens)
     return Limits(config.max_num_seqs, config.max_num_batched_tokens, length)
@@ -157,8 +157,8 @@ def _choose_num_blocks(config: EngineConfig, model: LlamaModel, limits: Limits) 
 
     Raises: StartError if a GPU has too little left for one request of max_model_len.
     """
-    sizes, placement = model.config.sizes, model.placement
-    block_bytes = config.block_size * kv_token_bytes(sizes, 1, _name(placement.dtype))
+    placement = model.placement
+    block_bytes = _block_bytes(model.config.sizes, placement, config.block_size)
     if config.kv_cache_memory_bytes is not None:
         return config.kv_cache_memory_bytes // block_bytes
     most_blocks = -(-limits.max_model_len // config.block_size)
@@ -187,11 +187,15 @@ def _build_runner(
 ) -> ModelRunner:
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
     if model.placement.device.type == "cpu":
-        token_bytes = kv_token_bytes(model.config.sizes, 1, _name(model.placement.dtype))
-        check_room(num_blocks * block_size * token_bytes, "KV cache", knob)
+        block_bytes = _block_bytes(model.config.sizes, model.placement, block_size)
+        check_room(num_blocks * block_bytes, "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):
-        cache = model.new_cache(num_blocks, block_size, model.placement.dtype)
+        cache = model.new_cache(num_blocks, block_size)
     return ModelRunner(model, cache, limits, ShapeLog())
+
+
+def _block_bytes(sizes: ModelConfig, placement: Placement, block_size: int) -> int:
+    return block_size * kv_token_bytes(sizes, 1, _name(placement.dtype))
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from forebay_budget.inspection import ModelConfig, ModelError
 from forebay_budget.locate import is_gguf
+from forebay_runtime.loading.folder import FolderCheckpoint
+from forebay_runtime.loading.gguf_file import GgufCheckpoint
 
 
 class Checkpoint(Protocol):
@@ -37,11 +39,7 @@ class Checkpoint(Protocol):
 def open_checkpoint(path: Path, config: ModelConfig) -> Checkpoint:
     """Open what locate_model found: a GGUF file or a folder of safetensors."""
     if is_gguf(path):
-        from forebay_runtime.loading.gguf_file import GgufCheckpoint
-
         return GgufCheckpoint(path, config)
-    from forebay_runtime.loading.folder import FolderCheckpoint
-
     return FolderCheckpoint(path)
 
 

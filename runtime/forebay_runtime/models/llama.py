@@ -129,13 +129,12 @@ class LlamaModel:
             num_bytes += self._head.num_bytes
         return num_bytes + sum(layer.num_bytes for layer in self._layers)
 
-    def new_cache(self, num_blocks: int, block_size: int, dtype: torch.dtype) -> KvCache:
-        """A cache of zeros, every page of it touched."""
+    def new_cache(self, num_blocks: int, block_size: int) -> KvCache:
+        """A cache of zeros in the model's dtype, every page of it touched."""
         sizes = self.config.sizes
         shape = (sizes.num_layers, num_blocks, block_size, sizes.num_kv_heads, sizes.head_dim)
-        k, v = (
-            torch.empty(shape, dtype=dtype, device=self.placement.device).zero_() for _ in range(2)
-        )
+        dtype, device = self.placement.dtype, self.placement.device
+        k, v = (torch.empty(shape, dtype=dtype, device=device).zero_() for _ in range(2))
         return KvCache(k, v)
 
     def hidden_states(
