@@ -28,14 +28,6 @@ _IDLE = Load(num_running=0, num_waiting=0, kv_cache_usage=0.0, free_kv_tokens=0)
 
 
 @dataclass(frozen=True)
-class EngineCallbacks:
-    """What the loop tells its owner, on the asyncio side."""
-
-    on_warm: Callable[[EngineLike], None]
-    on_failure: Callable[[BaseException], None]
-
-
-@dataclass(frozen=True)
 class _Add:
     request: Request
 
@@ -75,13 +67,15 @@ class EngineLoop:
     def __init__(
         self,
         load: Callable[[], EngineLike],
-        callbacks: EngineCallbacks,
+        on_warm: Callable[[EngineLike], None],
+        on_failure: Callable[[BaseException], None],
         min_stall_seconds: float,
     ) -> None:
-        """load runs on the engine's thread and may take minutes."""
+        """load runs on the engine's thread and may take minutes; the others on the asyncio side."""
         self._min_stall_seconds = min_stall_seconds
         self._load_engine = load
-        self._callbacks = callbacks
+        self._on_warm = on_warm
+        self._on_failure = on_failure
         self._commands: queue.SimpleQueue[_Add | _Abort | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, OutputStream] = {}
@@ -96,13 +90,13 @@ class EngineLoop:
             engine = self._load_engine()
             engine.warm_up()
             self._slowest_warm_step_seconds = engine.slowest_warm_step_seconds
-            self._post(self._take_load, engine.load_now())
-            self._post(self._callbacks.on_warm, engine)
+            self._post(self._take_step, [], engine.load_now())
+            self._post(self._on_warm, engine)
             while self._apply_commands(engine):
                 if engine.has_work:
                     self._step(engine)
                 else:
-                    self._post(self._take_load, engine.load_now())
+                    self._post(self._take_step, [], engine.load_now())
         except BaseException as exc:  # nothing may end this thread unseen
             self._post(self._fail, exc)
 
@@ -211,9 +205,6 @@ class EngineLoop:
         self._load = load
         self._take_outputs(outputs)
 
-    def _take_load(self, load: Load) -> None:
-        self._load = load
-
     def _take_outputs(self, outputs: list[Output]) -> None:
         for output in outputs:
             stream = self._streams.get(output.request_id)
@@ -237,7 +228,7 @@ class EngineLoop:
         error = EngineFailed("The engine failed while it made this answer; try again")
         for request_id in list(self._streams):
             self._end(request_id, error)
-        self._callbacks.on_failure(cause)
+        self._on_failure(cause)
 
 
 def _to_error(output: Output) -> ApiError:

@@ -94,14 +94,10 @@ class Lifecycle:
         logger.info("Received signal=%s phase=%s", number.name, self.phase.value)
         # At a terminal nobody needs time to forget the server.
         lame_duck = 0.0 if number is signal.SIGINT else self._options.lame_duck_seconds
-        self.begin_drain(ward, lame_duck)
-
-    def begin_drain(self, ward: Ward, lame_duck_seconds: float) -> None:
-        """Leave: at once if nothing was served yet, else by way of the drain."""
         if self.phase is Phase.LOADING:
             self._finish(0)
-        elif self._drain is None and self.phase is Phase.SERVING:
-            self._drain = self._loop.create_task(self._run_drain(ward, lame_duck_seconds))
+        elif self.phase is Phase.SERVING:
+            self._drain = self._loop.create_task(self._run_drain(ward, lame_duck))
 
     async def fail(self) -> None:
         """The engine is gone: give the errors time to reach their clients, then end."""

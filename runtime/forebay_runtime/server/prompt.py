@@ -20,8 +20,6 @@ from forebay_runtime.tokenizer import Tokenizer
 _LONG_TEXT_CHARS = 2_000
 """Longer texts are tokenised on a thread: they would hold up every other client's stream."""
 _MAX_ID_CHARS = 24
-_GREEDY_BELOW = 1e-5
-"""Dividing logits by less than this overflows; what it asks for is the best token."""
 _ABSENT: tuple[Any, ...] = (None, [], {}, "")
 """Fields of a message that OpenAI's client writes out though they say nothing."""
 
@@ -137,10 +135,9 @@ def build_request(
     body: GenerationBody, token_ids: list[int], max_tokens: int, end_ids: frozenset[int]
 ) -> Request:
     """Build the engine's request from what was checked."""
-    temperature = 1.0 if body.temperature is None else body.temperature
     sampling = SamplingParams(
         max_tokens=max_tokens,
-        temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
+        temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         top_k=max(0, body.top_k or 0),
         seed=body.seed,

@@ -17,7 +17,7 @@ from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Request
 from forebay_runtime.server.connection import Connection
-from forebay_runtime.server.engine_loop import EngineCallbacks, EngineLoop
+from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, QueueFull, Unavailable
 from forebay_runtime.server.generation import Generation, Workshop
 from forebay_runtime.server.last_words import is_for_people
@@ -54,8 +54,9 @@ class Service:
         self._model: Model | None = None
         self._engine: EngineLike | None = None  # once warm
         self._failing: asyncio.Task[None] | None = None
-        callbacks = EngineCallbacks(on_warm=self._on_warm, on_failure=self._on_failure)
-        self.loop = EngineLoop(self._load_engine, callbacks, options.min_stall_seconds)
+        self.loop = EngineLoop(
+            self._load_engine, self._on_warm, self._on_failure, options.min_stall_seconds
+        )
         self._gate = QueueGate(options, self.loop)
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)

@@ -9,7 +9,7 @@ import pytest
 
 from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.request import Load, Output, Request, SamplingParams
-from forebay_runtime.server.engine_loop import EngineCallbacks, EngineLoop, OutputStream
+from forebay_runtime.server.engine_loop import EngineLoop, OutputStream
 from forebay_runtime.server.errors import BadRequest, EngineFailed, QueueFull, Unavailable
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.queue_gate import QueueGate
@@ -39,10 +39,9 @@ async def running(
 ) -> AsyncIterator[tuple[EngineLoop, asyncio.Future[BaseException]]]:
     warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    callbacks = EngineCallbacks(
-        on_warm=lambda _: warm.set_result(None), on_failure=failure.set_result
+    loop = EngineLoop(
+        lambda: engine, lambda _: warm.set_result(None), failure.set_result, min_stall_seconds
     )
-    loop = EngineLoop(lambda: engine, callbacks, min_stall_seconds)
     loop.start()
     await asyncio.wait({warm, failure}, return_when=asyncio.FIRST_COMPLETED)
     yield loop, failure
@@ -92,7 +91,7 @@ async def test_an_abort_is_applied_before_the_next_step() -> None:
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
     async with running(FakeEngine()) as (loop, _):
-        good, bad = loop.submit(build_request("good", max_tokens=3)), None
+        good = loop.submit(build_request("good", max_tokens=3))
         bad = loop.submit(build_request("bad", text=REFUSE))
         with pytest.raises(BadRequest, match="can never run"):
             await bad.next()
