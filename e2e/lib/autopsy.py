@@ -1,10 +1,9 @@
 """What a person would look at after a failure: objects, events, descriptions and logs, as text."""
 
 from commands import CommandError
+from deployment import NAMESPACE, OPERATOR
 from namespace import Namespace
 
-OPERATOR_NAMESPACE = "forebay-system"
-OPERATOR = "deployment/forebay-operator"
 NUM_LOG_LINES = 200
 
 
@@ -21,8 +20,8 @@ def write_autopsy(namespace: Namespace) -> list[tuple[str, str]]:
     for pod in _pod_names(namespace):
         logs = ("logs", pod, "--all-containers", "--prefix", f"--tail={NUM_LOG_LINES}", *here)
         commands += [logs, (*logs, "--previous")]
-    there = ("--namespace", OPERATOR_NAMESPACE)
-    commands.append(("logs", OPERATOR, f"--tail={2 * NUM_LOG_LINES}", *there))
+    there = ("--namespace", NAMESPACE)
+    commands.append(("logs", f"deployment/{OPERATOR}", f"--tail={2 * NUM_LOG_LINES}", *there))
     return [(f"kubectl {' '.join(command)}", _print(namespace, command)) for command in commands]
 
 

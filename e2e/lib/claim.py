@@ -6,6 +6,7 @@ The volume is a folder of one node, so that neither a storage class nor a second
 from pathlib import Path
 
 from cluster_api import ClusterApi, Object
+from idle_pod import build_idle_pod
 from namespace import Namespace
 from operator_pod import read_operator_image
 from served import MODEL_URI, is_ready
@@ -91,28 +92,13 @@ def build_claim(volume: str) -> Object:
 
 def build_writer(image: str, node: str) -> Object:
     """Return a pod with the claim at /claim and a model at /smollm2, to run commands in."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": WRITER},
-        "spec": {
-            "nodeName": node,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "writer",
-                    "image": image,
-                    "command": ["sleep", "infinity"],
-                    "securityContext": {"runAsUser": 0},
-                    "volumeMounts": [
-                        {"name": "claim", "mountPath": "/claim"},
-                        {"name": "smollm2", "mountPath": "/smollm2"},
-                    ],
-                }
-            ],
-            "volumes": [
-                {"name": "claim", "persistentVolumeClaim": {"claimName": CLAIM}},
-                {"name": "smollm2", "image": {"reference": MODEL_URI.removeprefix("oci://")}},
-            ],
-        },
-    }
+    pod = build_idle_pod(WRITER, image, node)
+    pod["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": "claim", "mountPath": "/claim"},
+        {"name": "smollm2", "mountPath": "/smollm2"},
+    ]
+    pod["spec"]["volumes"] = [
+        {"name": "claim", "persistentVolumeClaim": {"claimName": CLAIM}},
+        {"name": "smollm2", "image": {"reference": MODEL_URI.removeprefix("oci://")}},
+    ]
+    return pod

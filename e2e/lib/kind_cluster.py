@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from commands import CommandError, read, run
+from containerd import Containerd
 from home import HOME, REPOSITORY
 from kubectl import Kubectl
 
@@ -21,6 +22,9 @@ _MODULES = REPOSITORY / "e2e/cluster/kube"
 class KindCluster:
     """kind and Docker, as a Cluster. kind and kubectl are built where the machine has none."""
 
+    def __init__(self) -> None:
+        self._node = Containerd("docker", "exec", f"{NAME}-control-plane", "ctr", "-n", "k8s.io")
+
     @cached_property
     def kubectl(self) -> Kubectl:
         """The machine's kubectl, or the one that `prepare` built."""
@@ -32,20 +36,12 @@ class KindCluster:
         if not _find("kind").exists():
             _run_go("install", KIND)
         if not _find("kubectl").exists():
-            _run_go(
-                *(
-                    "build",
-                    "-C",
-                    _MODULES,
-                    "-o",
-                    _FOLDER / "kubectl",
-                    "k8s.io/kubernetes/cmd/kubectl",
-                )
-            )
+            where = ("-C", _MODULES, "-o", _FOLDER / "kubectl")
+            _run_go("build", *where, "k8s.io/kubernetes/cmd/kubectl")
 
     def up(self) -> None:
         """Create the cluster, unless it is there."""
-        if NAME not in self._kind("get", "clusters").split():
+        if NAME not in read(_find("kind"), "get", "clusters").split():
             create = ("create", "cluster", "--name", NAME, "--wait", "120s")
             run(_find("kind"), *create, "--kubeconfig", self.kubectl.kubeconfig, log="kind")
 
@@ -59,20 +55,17 @@ class KindCluster:
         if read("docker", "images", "--quiet", tag).strip():
             return
         arguments = ("--target", target, "--tag", tag, "--build-arg", "DEVICE=cpu")
-        run(
-            *("docker", "build", *arguments, "--file", REPOSITORY / "Containerfile", REPOSITORY),
-            log="images",
-            env={"DOCKER_BUILDKIT": "1"},
-        )
+        command = ("docker", "build", *arguments, "-f", REPOSITORY / "Containerfile", REPOSITORY)
+        run(*command, log="images", env={"DOCKER_BUILDKIT": "1"})
 
     def ship(self, tag: str) -> None:
         """Load a built image into the node."""
-        if not self._has_image(tag):
+        if not self._node.has_image(tag):
             run(_find("kind"), "load", "docker-image", tag, "--name", NAME, log="kind")
 
     def load(self, archive: Path, tag: str) -> None:
         """Load an archive into the node."""
-        if not self._has_image(tag):
+        if not self._node.has_image(tag):
             run(_find("kind"), "load", "image-archive", archive, "--name", NAME, log="kind")
 
     @contextmanager
@@ -88,14 +81,6 @@ class KindCluster:
                 yield f"http://127.0.0.1:{port[1]}"
             finally:
                 forwarding.terminate()
-
-    def _kind(self, *arguments: str) -> str:
-        return read(_find("kind"), *arguments)
-
-    def _has_image(self, tag: str) -> bool:
-        node = f"{NAME}-control-plane"
-        listed = read("docker", "exec", node, "ctr", "-n", "k8s.io", "images", "ls", "-q")
-        return tag in listed.splitlines()
 
 
 def _run_go(*arguments: str | Path) -> None:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autopsy import OPERATOR_NAMESPACE
 from cluster_api import ClusterApi, Object, path_of, wait_until
+from deployment import NAMESPACE, OPERATOR
+from idle_pod import build_idle_pod
 from namespace import Namespace
 
-DEPLOYMENT = "forebay-operator"
 KILLER = "operator-killer"
 # A process cannot be killed from inside its own container (it is that container's init), so the
 # killer shares the node's process table, and finds the pod's processes by the uid in their cgroup.
@@ -31,8 +31,8 @@ for process in pathlib.Path("/proc").glob("[0-9]*"):
 
 def read_operator(api: ClusterApi) -> Object:
     """Return the operator's Deployment."""
-    found = api.get(path_of("deployments", OPERATOR_NAMESPACE, DEPLOYMENT))
-    assert found is not None, "the operator is not installed on this cluster; run `make deploy`"
+    found = api.get(path_of("deployments", NAMESPACE, OPERATOR))
+    assert found is not None, "the operator is not installed on this cluster; run `make cluster`"
     return found
 
 
@@ -56,7 +56,7 @@ class OperatorPod:
         """Return its pods that are not being deleted."""
         labels = read_operator(self._api)["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        pods = self._api.list(path_of("pods", OPERATOR_NAMESPACE), selector)
+        pods = self._api.list(path_of("pods", NAMESPACE), selector)
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def kill(self) -> None:
@@ -67,7 +67,7 @@ class OperatorPod:
             script = ("exec", KILLER, "--", "python3", "-c", KILL_SCRIPT, uid)
             assert self._namespace.kubectl(*script), f"no process of {name} was there to be killed"
             delete = ("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
-            self._kubectl("--namespace", OPERATOR_NAMESPACE, *delete)
+            self._kubectl("--namespace", NAMESPACE, *delete)
 
     def wait_leading(self) -> None:
         """Wait until a pod of it holds the Lease: only then is there work that a kill cuts off."""
@@ -76,7 +76,7 @@ class OperatorPod:
             pods = {pod["metadata"]["name"] for pod in self.pods()}
             return lease is not None and lease["spec"].get("holderIdentity") in pods
 
-        path = path_of("leases", OPERATOR_NAMESPACE, DEPLOYMENT)
+        path = path_of("leases", NAMESPACE, OPERATOR)
         wait_until(lambda: self._api.get(path), is_held, "the operator is at work", 120)
 
     @contextmanager
@@ -111,8 +111,8 @@ class OperatorPod:
             self.wait_leading()
 
     def _scale(self, replicas: int) -> None:
-        target = f"deployment/{DEPLOYMENT}"
-        self._kubectl("--namespace", OPERATOR_NAMESPACE, "scale", f"--replicas={replicas}", target)
+        target = f"deployment/{OPERATOR}"
+        self._kubectl("--namespace", NAMESPACE, "scale", f"--replicas={replicas}", target)
 
     def _killer_on(self, node: str) -> None:
         if self._namespace.get("pods", KILLER) is None:
@@ -122,23 +122,9 @@ class OperatorPod:
 
 def build_killer(image: str, node: str) -> Object:
     """Return a pod that sees the processes of its node."""
-    container = {
-        "name": "killer",
-        "image": image,
-        "command": ["sleep", "infinity"],
-        "securityContext": {"runAsUser": 0},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": KILLER},
-        "spec": {
-            "nodeName": node,
-            "hostPID": True,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [container],
-        },
-    }
+    pod = build_idle_pod(KILLER, image, node)
+    pod["spec"]["hostPID"] = True
+    return pod
 
 
 def _is_running(pod: Object) -> bool:

@@ -204,13 +204,12 @@ def _take(chunk: dict, answer: Answer) -> None:  # type: ignore[type-arg]
         answer.num_tokens = chunk["usage"]["completion_tokens"]
 
 
-def ask(client: Client, answer: Answer) -> Answer:
+def ask(client: Client, answer: Answer) -> None:
     """Let the client ask the answer's question, and keep an error instead of raising it."""
     try:
         client.ask(answer.question, answer)
     except Exception as error:  # whatever a library raises is what its user would see
         answer.error = error
-    return answer
 
 
 class Stream:
@@ -221,11 +220,6 @@ class Stream:
         self._client = build_client(kind, base_url, model)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more will come."""
-        return not self._thread.is_alive()
 
     def finish(self) -> Answer:
         """Wait for its end."""

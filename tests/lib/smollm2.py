@@ -1,7 +1,8 @@
 """Where the real model of the tests lies: SmolLM2-135M-Instruct as Q4_1 GGUF, by `make model`."""
 
-import os
 from pathlib import Path
+
+from model import FILE, FOLDER
 
 
 def smollm2_path() -> Path:
@@ -9,8 +10,7 @@ def smollm2_path() -> Path:
 
     Raises: FileNotFoundError that names the command which fetches it.
     """
-    home = Path(os.environ.get("FOREBAY_HOME", Path.home() / ".cache/forebay"))
-    path = home / "models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    path = FOLDER / FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; run `make model`")
     return path
