@@ -37,7 +37,7 @@ def test_the_operator_runs_as_an_account_that_has_its_rights() -> None:
     bound = {
         subject["name"]
         for one in read_objects()
-        if one["kind"].endswith("RoleBinding") or one["kind"].endswith("ClusterRoleBinding")
+        if one["kind"].endswith("RoleBinding")
         for subject in one["subjects"]
     }
 

@@ -90,9 +90,17 @@ def test_strftime_now_gives_todays_date() -> None:
             },
             "D",
         ),
+        (
+            {
+                "tokenizer_config.json": {
+                    "chat_template": ["a", {"name": ["b"]}, {"name": "default", "template": "c"}]
+                }
+            },
+            "c",
+        ),
         ({"tokenizer_config.json": {"chat_template": "A"}, "chat_template.jinja": "B"}, "B"),
     ],
-    ids=["no-files", "no-template", "in-config", "several", "own-file-wins"],
+    ids=["no-files", "no-template", "in-config", "several", "some-nameless", "own-file-wins"],
 )
 def test_a_folder_has_its_template_in_one_of_three_places(
     tmp_path: Path, files: dict[str, object], source: str | None
@@ -124,9 +132,3 @@ def test_a_template_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
     with pytest.raises(TokenizerError, match="chat_template.jinja could not be read as text"):
         read_folder_template(tmp_path)
-
-
-def test_templates_in_a_list_that_have_no_name_are_passed_over(tmp_path: Path) -> None:
-    config = {"chat_template": ["a", {"name": ["b"]}, {"name": "default", "template": "c"}]}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    assert read_folder_template(tmp_path) == "c"
