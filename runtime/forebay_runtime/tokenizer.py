@@ -69,11 +69,6 @@ class Tokenizer:
         ends = {id_ for id_, token in self._added.items() if token.content in END_OF_TURN}
         self.eos_token_ids = special.eos_token_ids | ends
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids, added tokens included."""
-        return self._backend.get_vocab_size(with_added_tokens=True)
-
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Turn text into ids; the text of a special token becomes that token.
 
@@ -100,10 +95,6 @@ class Tokenizer:
         """The bytes that a token adds to an answer: none for special and unknown ids."""
         added = self._added.get(token_id)
         return b"" if added is not None and added.special else self._piece(token_id)
-
-    def to_json(self) -> str:
-        """The tokenizer as a tokenizer.json."""
-        return str(self._backend.to_str())
 
     def token_text(self, token_id: int) -> str:
         """The token as the vocabulary spells it."""

@@ -18,6 +18,7 @@ from forebay_runtime.tokenizer import Tokenizer as ForebayTokenizer
 
 BOOM, HANG, REFUSE, END = "<|boom|>", "<|hang|>", "<|refuse|>", "<|im_end|>"
 SPECIALS = ("<|im_start|>", END, BOOM, HANG, REFUSE)
+VOCAB_SIZE = 256 + len(SPECIALS)
 NUM_KV_TOKENS = 65_536
 TEMPLATE = (
     "{% for message in messages %}"
@@ -27,13 +28,19 @@ TEMPLATE = (
 )
 
 
-def build_byte_tokenizer() -> ForebayTokenizer:
-    """A tokenizer whose tokens are the 256 bytes and SPECIALS."""
+def build_byte_backend() -> Tokenizer:
+    """The `tokenizers` tokenizer whose tokens are the 256 bytes and SPECIALS."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(BPE(vocab={char: id_ for id_, char in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True) for text in SPECIALS])
+    return backend
+
+
+def build_byte_tokenizer() -> ForebayTokenizer:
+    """The same as the server knows it."""
+    backend = build_byte_backend()
     end = backend.token_to_id(END)
     special = SpecialTokens({"eos_token": END}, frozenset({end}), bos_token_id=None, adds_bos=False)
     return ForebayTokenizer(backend, special)
@@ -44,6 +51,7 @@ class FakeEngine:
     """Answers with the prompt, over and over; ends at a stop token or at max_tokens."""
 
     max_model_len: int = 4096
+    vocab_size: int = VOCAB_SIZE
     max_num_seqs: int = 4
     step_seconds: float = 0.0
     load_seconds: float = 0.0
@@ -57,7 +65,6 @@ class FakeEngine:
 
     def __post_init__(self) -> None:
         tokenizer = build_byte_tokenizer()
-        self.vocab_size = tokenizer.vocab_size
         self._ids = {text: tokenizer.encode(text)[0] for text in SPECIALS}
 
     @property

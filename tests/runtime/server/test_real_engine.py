@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fake_engine import TEMPLATE, build_byte_tokenizer
+from fake_engine import TEMPLATE, VOCAB_SIZE, build_byte_backend, build_byte_tokenizer
 from server_process import ServerProcess, running
 from smollm2 import smollm2_path
 
@@ -30,10 +30,9 @@ FLAGS += ["--served-model-name", "m", "--lame-duck-seconds", "0"]
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder as Hugging Face has it, and the same model in `transformers`."""
     folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = build_byte_tokenizer()
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=tokenizer.vocab_size,
+        vocab_size=VOCAB_SIZE,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
@@ -46,7 +45,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     )
     model = LlamaForCausalLM(config).eval()
     model.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(tokenizer.to_json())
+    (folder / "tokenizer.json").write_text(build_byte_backend().to_str())
     described = {"eos_token": "<|im_end|>", "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(described))
     return folder, model
