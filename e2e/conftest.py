@@ -24,6 +24,8 @@ from served import RESOURCE, ServedModel, build_service
 
 LIVE_NAMESPACES: dict[str, Namespace] = {}
 """Whatever exists when a test fails is looked at."""
+LEAVING_NAMESPACES: list[Namespace] = []
+"""That none of them is held up is checked at the very end, which saves a wait a test."""
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,8 @@ def api(kubectl: Kubectl) -> Iterator[ClusterApi]:
     api = ClusterApi(kubectl.kubeconfig)
     read_operator(api)
     yield api
+    for namespace in LEAVING_NAMESPACES:
+        namespace.wait_deleted()
     api.close()
 
 
@@ -97,7 +101,7 @@ def _fresh_namespace(kubectl: Kubectl, api: ClusterApi, title: str) -> Iterator[
     finally:
         namespace.empty()
         namespace.delete()
-        del LIVE_NAMESPACES[namespace.name]
+        LEAVING_NAMESPACES.append(LIVE_NAMESPACES.pop(namespace.name))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 """Story: each thing that can be missing or wrong gives one reason and a sentence, and heals."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +9,17 @@ import pytest
 
 from claim import Claim
 from cluster_api import Object, wait_until
+from commands import CommandError
 from namespace import Namespace
 from served import INSPECTION_LABEL, MODEL_URI, ServedModel, build_service
 
 TOLD_WITHIN_SECONDS = 30
-TINY = {"limits": {"memory": "200Mi"}}
-AMPLE = {"limits": {"memory": "3Gi"}}
+SCRATCH = {
+    "volumes": [{"name": "scratch", "emptyDir": {"medium": "Memory"}}],
+    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    "resources": {"limits": {"memory": "1600Mi"}},
+}
+"""A RAM disk, which counts as its pod's memory, and no plan knows what will be written to it."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Failure:
     words: tuple[str, ...]
     mend: dict[str, Any] | None
     """A change of the spec; None where the world is mended."""
+    provoke: Callable[[ServedModel], None] | None = None
+    """What makes it happen, where the spec alone does not."""
 
 
 def cannot_pull(pod: Object) -> bool:
@@ -50,6 +58,14 @@ def ran_out_of_memory(pod: Object) -> bool:
         for key in ("state", "lastState")
     ]
     return any(end.get("reason") == "OOMKilled" for end in ends)
+
+
+def fill_scratch(served: ServedModel) -> None:
+    """Write to a serving pod's RAM disk until the kernel ends whoever takes most of the memory."""
+    served.wait_ready()
+    write = ("dd", "if=/dev/zero", "of=/scratch/ballast", "bs=1M", "count=1600")
+    with suppress(CommandError):
+        served.namespace.kubectl("exec", f"deployment/{served.name}", "--", *write)
 
 
 def statuses(pod: Object) -> list[Object]:
@@ -97,12 +113,13 @@ FAILURES = (
     ),
     Failure(
         "out-of-memory",
-        {"vram": {"budget": "3Gi"}, "podTemplate": {"resources": TINY}},
+        {"podTemplate": SCRATCH},
         ran_out_of_memory,
         "Progressing",
         "OOMKilled",
-        ("200Mi", "limits.memory"),
-        {"podTemplate": {"resources": AMPLE}},
+        ("1600Mi", "limits.memory"),
+        {"podTemplate": {"resources": {"limits": {"memory": "2Gi"}}}},
+        fill_scratch,
     ),
 )
 
@@ -122,6 +139,8 @@ def broken(module_namespace: Namespace) -> Iterator[Claim]:
 @pytest.mark.parametrize("case", FAILURES, ids=lambda case: case.name)
 def test_it_says_why(module_namespace: Namespace, broken: Claim, case: Failure) -> None:
     served = ServedModel(module_namespace, case.name)
+    if case.provoke is not None:
+        case.provoke(served)
     wait_until(
         lambda: served.pods() + module_namespace.list("pods", f"{INSPECTION_LABEL}={case.name}"),
         lambda pods: any(case.is_fact(pod) for pod in pods),

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_api import wait_until
-from departures import Departures, exit_of
+from departures import Departures
 from namespace import Namespace
 from operator_pod import OperatorPod
 from served import ServedModel, build_service
@@ -62,6 +62,6 @@ def test_load_brings_a_second_replica_and_quiet_takes_it_away(
     for decision in (up, down):
         assert decision["reason"] and decision["lastScaleTime"]
         assert any(character.isdigit() for character in decision["message"]), decision
-    assert exit_of(gone)[0] == 0
-    assert left["metadata"]["name"] != gone["metadata"]["name"]
+    assert gone.exit_code == 0
+    assert left["metadata"]["name"] != gone.pod
     assert traffic.faults == []

@@ -1,13 +1,24 @@
-"""How pods end: a watch that keeps the last state of every pod that went while it was open."""
+"""How pods end: a watch that remembers every pod that went while it was open."""
 
 import json
 import subprocess
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 
 from cluster_api import Object, wait_until
 from served import ServedModel
+
+
+@dataclass(frozen=True)
+class Departure:
+    """One pod that went."""
+
+    pod: str
+    exit_code: int
+    took: timedelta
+    """From the call for its deletion to the end of its process."""
 
 
 class Departures:
@@ -19,7 +30,8 @@ class Departures:
         kubectl = served.namespace.cluster_kubectl
         self._command = kubectl.command("get", "pods", "--watch", *where, *output)
         self._known: set[str] = set()
-        self._last_states: dict[str, Object] = {}
+        self._called: dict[str, datetime] = {}
+        self._departures: list[Departure] = []
 
     def __enter__(self) -> "Departures":
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
@@ -38,32 +50,34 @@ class Departures:
         self._process.wait()
         self._reader.join()
 
-    @property
-    def names(self) -> set[str]:
-        """The pods that have gone."""
-        return set(self._last_states)
-
-    def wait_for(self, num_pods: int, give_up_seconds: float) -> list[Object]:
-        """Wait until so many pods have gone, and return their last states."""
+    def wait_for(self, num_pods: int, give_up_seconds: float) -> list[Departure]:
+        """Wait until so many pods have gone, and return how each went."""
         what = f"{num_pods} pods are gone"
-        wait_until(lambda: self.names, lambda gone: len(gone) >= num_pods, what, give_up_seconds)
-        return list(self._last_states.values())
+        wait_until(
+            lambda: self._departures, lambda gone: len(gone) >= num_pods, what, give_up_seconds
+        )
+        return list(self._departures)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
                 event = json.loads(line)
-                name = event["object"]["metadata"]["name"]
-                self._known.add(name)
-                if event["type"] == "DELETED":
-                    self._last_states[name] = event["object"]
+                self._take(event["type"], event["object"])
+
+    def _take(self, event_type: str, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        self._known.add(name)
+        if "deletionTimestamp" in pod["metadata"]:
+            # The last deletion, by the kubelet, overwrites what the first one said.
+            self._called.setdefault(name, read_call(pod))
+        if event_type == "DELETED":
+            end = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+            took = datetime.fromisoformat(end["finishedAt"]) - self._called[name]
+            self._departures.append(Departure(name, end["exitCode"], took))
 
 
-def exit_of(pod: Object) -> tuple[int, timedelta]:
-    """Return a gone pod's exit status, and how long after the call for its deletion it ended."""
-    metadata = pod["metadata"]
-    grace = timedelta(seconds=metadata["deletionGracePeriodSeconds"])
-    called = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
-    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    return ended["exitCode"], datetime.fromisoformat(ended["finishedAt"]) - called
+def read_call(pod: Object) -> datetime:
+    """Return when a pod that is being deleted was called to go."""
+    grace = timedelta(seconds=pod["metadata"]["deletionGracePeriodSeconds"])
+    return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) - grace

@@ -37,15 +37,18 @@ class Namespace:
         self.kubectl("delete", "inferenceservices.forebay.dev", "--all", "--ignore-not-found")
         self.wait_gone(["pods"], "app.kubernetes.io/managed-by=forebay", GIVE_UP_SECONDS)
 
-    def delete(self, give_up_seconds: float = 180.0) -> None:
-        """Delete it with all that is in it, and wait until it is gone."""
+    def delete(self) -> None:
+        """Ask for its deletion with all that is in it."""
         delete = ("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
         self.cluster_kubectl(*delete)
+
+    def wait_deleted(self) -> None:
+        """Wait until nothing of it is left."""
         wait_until(
             lambda: self.api.get(f"/api/v1/namespaces/{self.name}"),
             lambda found: found is None,
             f"namespace {self.name} is gone",
-            give_up_seconds,
+            GIVE_UP_SECONDS,
         )
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
