@@ -31,7 +31,9 @@ class Buffer:
         """The first rows, on the device."""
         rows = self._device[:num_rows]
         if self._device is not self._host:
-            rows.copy_(self._host[:num_rows], non_blocking=True)
+            # Waits for the copy: the next step refills the host's side, and a step that samples
+            # nothing waits for nothing else.
+            rows.copy_(self._host[:num_rows])
         return rows
 
 
