@@ -217,9 +217,13 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     # Its warnings are of what clients sent, and of packages that it could do with.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     options = _to_options(parsed, started_at)
-    from forebay_runtime.server.loader import load_model
-    from forebay_runtime.server.process import leave, run_server
-
+    try:
+        from forebay_runtime.server.loader import load_model
+        from forebay_runtime.server.process import leave, run_server
+    except ModuleNotFoundError as exc:
+        message = f"{exc.name} is not installed; serving needs `pip install 'forebay[runtime]'`"
+        print(f"forebay serve: {message}", file=sys.stderr)
+        return 2
     leave(run_server(options, lambda: load_model(parsed.model, config)))
 
 

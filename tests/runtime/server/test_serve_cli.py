@@ -117,3 +117,15 @@ def test_a_model_that_cannot_be_loaded_is_named_in_the_last_line(
     assert last.startswith("forebay serve: ") and named in last
     assert log.read_text() == last
     assert "Traceback" not in done.stderr
+
+
+def test_serving_without_its_packages_names_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None; from forebay_runtime.cli import main; "
+        "sys.exit(main(['serve', 'm']))"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert finished.stderr == (
+        "forebay serve: jinja2 is not installed; serving needs `pip install 'forebay[runtime]'`\n"
+    )
