@@ -99,8 +99,10 @@ def _fresh_namespace(kubectl: Kubectl, api: ClusterApi, title: str) -> Iterator[
     try:
         yield namespace
     finally:
-        namespace.empty()
-        namespace.delete()
+        try:
+            namespace.empty()
+        finally:
+            namespace.delete()
         LEAVING_NAMESPACES.append(LIVE_NAMESPACES.pop(namespace.name))
 
 

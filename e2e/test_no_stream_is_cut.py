@@ -16,6 +16,11 @@ NUM_KILLS = [
     pytest.param(1, id="while the operator is killed"),
     pytest.param(10, id="while the operator is killed ten times", marks=pytest.mark.long),
 ]
+ROLLOUTS = [
+    pytest.param(1, 0, id="once"),
+    pytest.param(5, 0, id="five times", marks=pytest.mark.long),
+    pytest.param(3, 5, id="while the operator is killed five times", marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize("num_kills", NUM_KILLS)
@@ -77,10 +82,10 @@ def test_deleting_a_pod_cuts_no_stream(two_replicas: ServedModel) -> None:
     assert_left_in_time(gone, served)
 
 
-@pytest.mark.parametrize(
-    "num_rollouts", [1, pytest.param(5, marks=pytest.mark.long)], ids=["once", "five times"]
-)
-def test_a_rollout_cuts_no_stream(two_replicas: ServedModel, num_rollouts: int) -> None:
+@pytest.mark.parametrize(("num_rollouts", "num_kills"), ROLLOUTS)
+def test_a_rollout_cuts_no_stream(
+    two_replicas: ServedModel, operator_pod: OperatorPod, num_rollouts: int, num_kills: int
+) -> None:
     served = two_replicas
     traffic = Traffic(served.base_url(), served.name)
     before = names(served.pods())
@@ -90,6 +95,7 @@ def test_a_rollout_cuts_no_stream(two_replicas: ServedModel, num_rollouts: int) 
         with (
             traffic.going_on(num_tokens=4, pause_seconds=0.2),
             traffic.going_on(num_tokens=160, pause_seconds=0),
+            operator_pod.killed_now_and_then(num_kills, most_seconds=10),
         ):
             for _ in range(num_rollouts):
                 roll_out(served)

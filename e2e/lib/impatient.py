@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from answers import Question
 from prompts import greedy_paths
-from traffic import Question
 
 _QUESTION = Question(next(path for path in greedy_paths() if path.endpoint == "completion"), 4)
 
