@@ -1,9 +1,9 @@
 """The running operator, and how the tests end it: by SIGKILL, as a crash does, or by scaling it."""
 
 import random
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from cluster_api import ClusterApi, Object, path_of, wait_until
@@ -92,12 +92,10 @@ class OperatorPod:
                 self.kill()
                 self.wait_leading()
 
-        killer = threading.Thread(target=keep_killing)
-        killer.start()
-        try:
+        with ThreadPoolExecutor(1) as pool:
+            killing = pool.submit(keep_killing)
             yield
-        finally:
-            killer.join()
+            killing.result()
 
     @contextmanager
     def absent(self) -> Iterator[None]:
