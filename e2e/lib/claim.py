@@ -13,6 +13,8 @@ from served import MODEL_URI, is_ready
 
 CLAIM = "models"
 WRITER = "model-writer"
+PARENT = "/var/tmp"
+"""The node's folder in which the volumes' folders are made."""
 
 
 class Claim:
@@ -20,12 +22,13 @@ class Claim:
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._volume = f"{namespace.name}-{CLAIM}"
+        self._volume = f"forebay-{namespace.name}-{CLAIM}"
+        """The volume's name, and its folder's on the node."""
 
     def create(self) -> None:
         """Create volume, claim and writer, and wait for the writer."""
         node = pick_node(self._namespace.api)
-        path = f"/var/tmp/forebay-{self._volume}"
+        path = f"{PARENT}/{self._volume}"
         claim_ref = {"namespace": self._namespace.name, "name": CLAIM}
         self._namespace.apply(
             build_volume(self._volume, path, node, claim_ref),
@@ -44,8 +47,8 @@ class Claim:
         self._namespace.kubectl("exec", WRITER, "--", *command)
 
     def remove(self) -> None:
-        """Empty the folder and remove the volume, which no namespace takes with it."""
-        self.run("find", "/claim", "-mindepth", "1", "-delete")
+        """Remove the folder and the volume, which no namespace takes with it."""
+        self.run("rm", "-r", f"/parent/{self._volume}")
         self._namespace.kubectl("delete", "persistentvolume", self._volume, "--wait=false")
 
 
@@ -95,10 +98,12 @@ def build_writer(image: str, node: str) -> Object:
     pod = build_idle_pod(WRITER, image, node)
     pod["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "claim", "mountPath": "/claim"},
+        {"name": "parent", "mountPath": "/parent"},
         {"name": "smollm2", "mountPath": "/smollm2"},
     ]
     pod["spec"]["volumes"] = [
         {"name": "claim", "persistentVolumeClaim": {"claimName": CLAIM}},
+        {"name": "parent", "hostPath": {"path": PARENT}},
         {"name": "smollm2", "image": {"reference": MODEL_URI.removeprefix("oci://")}},
     ]
     return pod
