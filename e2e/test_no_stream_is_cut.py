@@ -126,7 +126,10 @@ def wait_draining(served: ServedModel) -> list[Object]:
         found: list[Object] = served.read()["status"].get("draining", [])
         return found
 
-    return wait_until(read, bool, "status.draining names a pod", 60)
+    def is_told(found: list[Object]) -> bool:
+        return bool(found) and all("inFlight" in entry for entry in found)
+
+    return wait_until(read, is_told, "status.draining says what a pod holds", 60)
 
 
 def assert_left_in_time(departure: Departure, served: ServedModel) -> None:

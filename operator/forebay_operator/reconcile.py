@@ -46,6 +46,16 @@ def is_shrinking(observed: Observed, decided: Plan) -> bool:
     return bool(wanted[0].get("replicas", 1) < observed.deployment["spec"].get("replicas", 1))
 
 
+def names_newly_draining(observed: Observed, decided: Plan) -> bool:
+    """Whether the status is about to say for the first time what a leaving pod holds.
+
+    What the pod said last may be half a minute old, from before it was called to go.
+    """
+    known = (observed.service.get("status") or {}).get("draining") or ()
+    named = (decided.status or {}).get("draining") or ()
+    return not {one["pod"] for one in named} <= {one["pod"] for one in known}
+
+
 class Reconciler:
     """Brings services' children to what their specs ask for."""
 
@@ -115,7 +125,7 @@ class Reconciler:
             known = self._read(key, memory) or observed
             observed = replace(known, foreign=tuple(foreign))
             decided = self._planner(observed, now)
-        if is_shrinking(observed, decided):
+        if is_shrinking(observed, decided) or names_newly_draining(observed, decided):
             await self._scraper.refresh(key)
             observed = replace(observed, loads=select_loads(observed.pods, self._scraper.loads))
             decided = self._planner(observed, now)

@@ -72,9 +72,9 @@ class Scraper:
                 await asyncio.sleep(FAST_SECONDS)
 
     async def refresh(self, key: Key) -> None:
-        """Ask one service's pods now, but those just asked: a decision hangs on it."""
+        """Ask one service's pods now: a decision hangs on it, or a sentence of the status."""
         pods = self._store.children(key, POD)
-        await self._ask(list(self._targets(key, pods, time.monotonic(), FAST_SECONDS)))
+        await self._ask(list(self._targets(key, pods, time.monotonic(), period=0)))
 
     def due_targets(self, now: float) -> Iterator[Target]:
         """The pods whose turn it is; what is known of pods that are gone is forgotten."""

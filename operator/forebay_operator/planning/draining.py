@@ -27,14 +27,14 @@ def choose_deletion_costs(situation: Situation, num_replicas: int) -> tuple[tupl
 
 def list_draining(situation: Situation) -> list[Manifest]:
     """`status.draining`: every pod with a deletion timestamp that has not ended yet."""
-    previous = {entry["pod"]: entry for entry in situation.previous.get("draining") or ()}
     leaving = [pod for pod in situation.observed.pods if is_leaving(pod) and not is_finished(pod)]
-    return [
-        _describe(situation, pod)
-        if situation.may_refresh or pod_name(pod) not in previous
-        else dict(previous[pod_name(pod)])
-        for pod in leaving
-    ]
+    # A number that was told stands until live numbers may change; one that was missing is told.
+    told = {
+        entry["pod"]: entry
+        for entry in situation.previous.get("draining") or ()
+        if "inFlight" in entry and not situation.may_refresh
+    }
+    return [dict(told.get(pod_name(pod)) or _describe(situation, pod)) for pod in leaving]
 
 
 def _describe(situation: Situation, pod: Object) -> Manifest:

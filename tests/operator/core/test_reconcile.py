@@ -23,6 +23,15 @@ KEY = Key("team", "llama")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+class CountingScraper(Scraper):
+    """Asks nobody, and counts how often it was told to."""
+
+    num_refreshes = 0
+
+    async def refresh(self, key: Key) -> None:
+        self.num_refreshes += 1
+
+
 class World:
     """A fake cluster with a store that watches it, and a planner that does what the test says."""
 
@@ -33,13 +42,14 @@ class World:
         self.now = 0.0
         self.plan: Callable[[Observed], Plan] = lambda observed: Plan()
         self.seen: list[Observed] = []
+        self.scraper = CountingScraper(self.store, self.queue)
         self.reconciler = Reconciler(
             self.cluster,
             self.store,
             self.queue,
             Settings("runtime", "operator"),
             self._planner,
-            Scraper(self.store, self.queue),
+            self.scraper,
         )
         self.cluster.watchers.append(self._watch)
         spec = {"model": {"uri": "hf://a/b"}}
@@ -322,6 +332,17 @@ async def test_deletion_costs_are_written_where_they_differ_and_before_the_rest(
     world.plan = lambda observed: Plan(deletion_costs=costs, children=(world.child(),))
     await world.reconcile()
     assert world.cluster.writes == [("merge", "Pod", "a"), ("apply", "Deployment", "llama")]
+
+
+async def test_a_leaving_pod_is_asked_what_it_holds_before_that_is_told_the_first_time(
+    world: World,
+) -> None:
+    world.plan = lambda observed: Plan(status={"draining": [{"pod": "old", "inFlight": 0}]})
+    await world.reconcile()
+    assert world.scraper.num_refreshes == 1
+    assert len(world.seen) == 2
+    await world.reconcile()
+    assert world.scraper.num_refreshes == 1
 
 
 async def test_a_deletion_is_asked_for_once_and_only_of_the_one_that_was_meant(

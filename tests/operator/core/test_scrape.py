@@ -19,7 +19,7 @@ def pod(**parts: Any) -> dict[str, Any]:
     status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [READY]}
     labels = {"forebay.dev/inference-service": "llama"}
     metadata = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": "2"}
-    port = {"name": "http", "containerPort": 9000}
+    port = {"name": "http", "containerPort": parts.get("port", 9000)}
     return {
         "kind": "Pod",
         "metadata": {"labels": labels, **metadata, **parts.get("metadata", {})},
@@ -178,3 +178,27 @@ def test_what_a_pod_said_before_it_stopped_being_ready_is_forgotten() -> None:
     store.put(pod(metadata={"resourceVersion": "3"}, status={"conditions": [UNREADY]}))
     list(scraper.due_targets(2.0))
     assert scraper.loads == {}
+
+
+async def test_a_pod_that_has_just_answered_is_asked_again_where_a_decision_hangs_on_it() -> None:
+    running = iter(range(100))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = ANSWER.replace(b'"running": 1', b'"running": %d' % next(running))
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    store = Store()
+    store.put(service({}))
+    store.put(pod(port=port, status={"podIP": "127.0.0.1"}))
+    scraper = Scraper(store, WorkQueue())
+    async with server:
+        asking = asyncio.create_task(scraper.run())
+        while not scraper.loads:
+            await asyncio.sleep(0.01)
+        await scraper.refresh(KEY)
+        asking.cancel()
+    assert scraper.loads["u"].num_running == 1

@@ -73,6 +73,14 @@ def test_a_leaving_pod_that_does_not_answer_is_listed_without_a_number() -> None
     assert entry.keys() == {"pod", "deadline"}
 
 
+def test_a_number_that_was_missing_is_told_as_soon_as_it_is_known() -> None:
+    cluster = draining(load(), None)
+    cluster.carry_out(cluster.decide())
+    cluster.now += timedelta(seconds=2)
+    say(cluster, load(), load(3))
+    assert [entry["inFlight"] for entry in listed(cluster)] == [3]
+
+
 def test_a_pod_that_ended_is_no_longer_listed() -> None:
     cluster = draining(load(), load())
     cluster.befall({"phase": "Succeeded"}, 1)
