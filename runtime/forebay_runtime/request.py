@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -20,25 +20,39 @@ _LEAST_TEMPERATURE = 1e-5
 class SamplingParams:
     """How a request's tokens are chosen and when it ends.
 
-    temperature 0 is greedy. top_k 0 and top_p 1 leave every token in. stop_token_ids end the
-    request besides the model's own end-of-sequence tokens, which ignore_eos switches off.
+    temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 leave every token in. stop_token_ids end
+    the request besides the model's own end-of-sequence tokens, which ignore_eos switches off; none
+    of them can be drawn before min_tokens. bad_words are token sequences that may not occur.
+    max_tokens 0 samples nothing: the prompt is computed, and scored where that was asked.
+    num_logprobs, num_prompt_logprobs: None for none; 0 for the token's own alone; else so many of
+    the best beside it.
     """
 
     max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
     seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    allowed_token_ids: frozenset[int] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
+    num_logprobs: int | None = None
+    num_prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that mean nothing.
 
         Raises: ValueError naming the field and its range.
         """
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens {self.max_tokens} is below 1")
+        if self.max_tokens < 0:
+            raise ValueError(f"max_tokens {self.max_tokens} is below 0")
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature {self.temperature} is not a number of at least 0")
         if not 0 < self.top_p <= 1:
@@ -52,6 +66,30 @@ class SamplingParams:
         return self.temperature < _LEAST_TEMPERATURE
 
 
+class Constraint(Protocol):
+    """Which tokens may come next; one a request, told of each token that came.
+
+    Neither method may raise: a constraint that breaks allows nothing and says why in error.
+    """
+
+    def allowed(self) -> bytes:
+        """A bit for each token id, lowest first, in bytes; only end tokens once it is complete."""
+
+    def accept(self, token_id: int) -> None:
+        """Take a sampled token."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Can nothing follow but the end?"""
+
+    @property
+    def error(self) -> str | None:
+        """Why no token can follow, in a sentence for the client."""
+
+
+Pooling = Literal["mean", "last"]
+
+
 @dataclass(eq=False)
 class Request:
     """One sequence and its state.
@@ -63,6 +101,13 @@ class Request:
     request_id: str
     prompt_token_ids: list[int]
     sampling: SamplingParams
+    priority: int = 0
+    """Larger is less urgent."""
+    cache_salt: str = ""
+    """Prefixes are shared only between requests of the same salt."""
+    constraint: Constraint | None = None
+    pooling: Pooling | None = None
+    """Set for an embedding: nothing is sampled, the last hidden states are pooled."""
     output_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
     block_ids: list[int] = field(default_factory=list)
@@ -90,24 +135,55 @@ class Request:
 
 
 @dataclass(frozen=True)
+class TokenLogprobs:
+    """How likely a token was, and the best beside it, before temperature and filters."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    """1 for the best."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The best tokens in falling order: (token id, logprob)."""
+
+
+@dataclass(frozen=True)
 class Output:
     """What one step gave one request.
 
-    token_ids are new in this step, a stop token included. Every request gets exactly one output
-    with a finish_reason, and nothing after it; error is set where the reason is "error".
+    token_ids are new in this step, a stop token included, and logprobs are theirs where asked.
+    Every request gets exactly one output with a finish_reason, and nothing after it; error is set
+    where the reason is "error", and stop_token_id where a token ended it.
+    prompt_logprobs come once, with the first output after the prompt: one a prompt token, None for
+    the first. num_cached_tokens: prompt tokens that the prefix cache spared, in the first output.
     """
 
     request_id: str
     token_ids: tuple[int, ...] = ()
     finish_reason: FinishReason | None = None
     error: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    num_cached_tokens: int | None = None
+    embedding: tuple[float, ...] | None = None
+    stop_token_id: int | None = None
+    scheduled_at: float | None = None
+    """time.monotonic() of the first step that computed any of it; in the first output."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """How busy the engine is between two steps."""
+    """How busy the engine is between two steps, and what it has counted since it started."""
 
     num_running: int
     num_waiting: int
     kv_cache_usage: float
     free_kv_tokens: int
+    num_preemptions: int = 0
+    num_prefix_queries: int = 0
+    """Prompt tokens that were looked up in the prefix cache."""
+    num_prefix_hits: int = 0
+    """Those of them that were found."""
+    num_step_tokens: int = 0
+    """Tokens that the last step computed."""
+    kv_fragmentation: float = 0.0
+    """The share of KV slots in blocks held by requests that hold no token."""
