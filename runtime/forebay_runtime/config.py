@@ -11,6 +11,8 @@ from pathlib import Path
 
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+SCHEDULING_POLICIES = ("fcfs", "priority")
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class StartError(ValueError):
@@ -21,10 +23,16 @@ class StartError(ValueError):
 class EngineConfig:
     """The engine's flags, by vLLM's names.
 
-    max_model_len: prompt and completion together; None means what the model and the KV cache allow.
+    max_model_len: prompt and completion together; None means the longest that the model and the KV
+    cache allow, whatever that is.
     kv_cache_memory_bytes: the KV cache's exact size; None means a default on a CPU, and on a GPU
     what gpu_memory_utilization leaves beside weights and activations.
     block_size: tokens in a KV block.
+    scheduling_policy: whose turn it is: by arrival (fcfs), or by the requests' priority.
+    enable_prefix_caching: prompts that begin alike share the KV blocks of what they share.
+    long_prompt_tokens: prompts of more tokens are long, and of these only max_long_prompts are read
+    at a time, so that others pass them; None means that none is long.
+    batch_invariant: a request's numbers are bit-equal whoever shares its batch, at some speed.
     """
 
     model_path: Path
@@ -39,6 +47,11 @@ class EngineConfig:
     quantization: str = "None"
     kv_cache_dtype: str = "auto"
     block_size: int = 16
+    scheduling_policy: str = "fcfs"
+    enable_prefix_caching: bool = True
+    long_prompt_tokens: int | None = None
+    max_long_prompts: int | None = None
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no model and no device could make right.
@@ -47,6 +60,7 @@ class EngineConfig:
         """
         self._check_choices()
         self._check_sizes()
+        self._check_long_prompts()
 
     def _check_choices(self) -> None:
         for flag, value, possible in (
@@ -54,11 +68,13 @@ class EngineConfig:
             ("--dtype", self.dtype, DTYPES),
             ("--kv-cache-dtype", self.kv_cache_dtype, DTYPES),
             ("--quantization", self.quantization, ("None", "Auto")),
+            ("--scheduling-policy", self.scheduling_policy, SCHEDULING_POLICIES),
+            ("--block-size", self.block_size, BLOCK_SIZES),
         ):
             if value not in possible:
                 raise StartError(
                     f"{flag} {value} is not supported by this runtime; "
-                    f"choose one of {', '.join(possible)}"
+                    f"choose one of {', '.join(map(str, possible))}"
                 )
         if self.tensor_parallel_size != 1:
             raise StartError(
@@ -72,6 +88,8 @@ class EngineConfig:
             ("--max-num-seqs", self.max_num_seqs),
             ("--max-num-batched-tokens", self.max_num_batched_tokens),
             ("--kv-cache-memory-bytes", self.kv_cache_memory_bytes),
+            ("--long-prompt-tokens", self.long_prompt_tokens),
+            ("--max-long-prompts", self.max_long_prompts),
         ):
             if value is not None and value < 1:
                 raise StartError(f"{flag} {value} is too small; it must be at least 1")
@@ -84,4 +102,11 @@ class EngineConfig:
         if not 0 < self.gpu_memory_utilization <= 1:
             raise StartError(
                 f"--gpu-memory-utilization {self.gpu_memory_utilization} is outside (0, 1]"
+            )
+
+    def _check_long_prompts(self) -> None:
+        if self.max_long_prompts is not None and self.long_prompt_tokens is None:
+            raise StartError(
+                f"--max-long-prompts {self.max_long_prompts} limits nothing without "
+                "--long-prompt-tokens, which says from where on a prompt is long; set both"
             )

@@ -24,6 +24,24 @@ from forebay_runtime.config import EngineConfig, StartError
             "--max-num-batched-tokens 4 is below --max-num-seqs 8",
             id="fewer-tokens-than-requests",
         ),
+        pytest.param(
+            {"scheduling_policy": "lifo"},
+            "--scheduling-policy lifo is not supported by this runtime; choose one of fcfs, prio",
+            id="policy",
+        ),
+        pytest.param({"block_size": 24}, "--block-size 24 is not .*16, 32", id="block-size"),
+        pytest.param({"block_size": 0}, "--block-size 0 is not", id="no-block-size"),
+        pytest.param({"long_prompt_tokens": 0}, "--long-prompt-tokens 0 is too small", id="long"),
+        pytest.param(
+            {"long_prompt_tokens": 9, "max_long_prompts": 0},
+            "--max-long-prompts 0 is too small",
+            id="no-long-prompts",
+        ),
+        pytest.param(
+            {"max_long_prompts": 2},
+            "--max-long-prompts 2 limits nothing without --long-prompt-tokens",
+            id="how-many-of-what",
+        ),
     ],
 )
 def test_a_flag_is_refused_in_one_sentence_that_names_it(
