@@ -24,7 +24,7 @@ from forebay_runtime.host_memory import check_room
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
-from forebay_runtime.models.llama import LlamaConfig, LlamaModel, Placement
+from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
 from forebay_runtime.models.registry import build_model
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampler import Sampler
@@ -130,11 +130,11 @@ def choose_limits(config: EngineConfig, described: Description, placement: Place
     return Limits(config.max_num_seqs, config.max_num_batched_tokens, length)
 
 
-def _load_model(described: Description, placement: Placement, limits: Limits) -> LlamaModel:
+def _load_model(described: Description, placement: Placement, limits: Limits) -> Decoder:
     start = time.perf_counter()
     sizes = described.inspection.config
     checkpoint = open_checkpoint(described.path, sizes)
-    model_config = LlamaConfig(
+    model_config = DecoderConfig(
         sizes, described.rms_norm_eps, described.rope_theta, limits.max_model_len
     )
     with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
@@ -152,7 +152,7 @@ def _load_model(described: Description, placement: Placement, limits: Limits) ->
     return model
 
 
-def _choose_num_blocks(config: EngineConfig, model: LlamaModel, limits: Limits) -> int:
+def _choose_num_blocks(config: EngineConfig, model: Decoder, limits: Limits) -> int:
     """The KV cache in blocks: as given, or a default on a CPU, or what a GPU has left.
 
     Raises: StartError if a GPU has too little left for one request of max_model_len.
@@ -182,9 +182,7 @@ def _choose_num_blocks(config: EngineConfig, model: LlamaModel, limits: Limits) 
     return num_blocks
 
 
-def _build_runner(
-    model: LlamaModel, num_blocks: int, block_size: int, limits: Limits
-) -> ModelRunner:
+def _build_runner(model: Decoder, num_blocks: int, block_size: int, limits: Limits) -> ModelRunner:
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
     if model.placement.device.type == "cpu":
         block_bytes = _block_bytes(model.config.sizes, model.placement, block_size)

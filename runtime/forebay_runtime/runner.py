@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_kernels import ops
-from forebay_runtime.models.llama import KvCache, LlamaModel
+from forebay_runtime.models.decoder import Decoder, KvCache
 from forebay_runtime.scheduler import Batch, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
 
@@ -40,7 +40,7 @@ class Buffer:
 class ModelRunner:
     """A model, its KV cache and the buffers that feed it."""
 
-    def __init__(self, model: LlamaModel, cache: KvCache, limits: Limits, shapes: ShapeLog) -> None:
+    def __init__(self, model: Decoder, cache: KvCache, limits: Limits, shapes: ShapeLog) -> None:
         self.model = model
         self.cache = cache
         self.limits = limits

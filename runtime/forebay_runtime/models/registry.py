@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from forebay_budget.family import find_family
 from forebay_runtime.loading.checkpoint import Checkpoint
-from forebay_runtime.models.llama import LlamaConfig, LlamaModel, Placement
+from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
 
-MODELS: dict[str, type[LlamaModel]] = {
-    "LlamaForCausalLM": LlamaModel,
+MODELS: dict[str, type[Decoder]] = {
+    "LlamaForCausalLM": Decoder,
     # Mistral without its sliding window, and Llama with biases on q, k and v.
-    "MistralForCausalLM": LlamaModel,
-    "Qwen2ForCausalLM": LlamaModel,
+    "MistralForCausalLM": Decoder,
+    "Qwen2ForCausalLM": Decoder,
 }
 
 
-def build_model(config: LlamaConfig, checkpoint: Checkpoint, placement: Placement) -> LlamaModel:
+def build_model(config: DecoderConfig, checkpoint: Checkpoint, placement: Placement) -> Decoder:
     """Read a checkpoint's weights into the model of its architecture.
 
     Raises: ModelError if the architecture is not known, or a tensor is missing or misshapen.

@@ -1,4 +1,4 @@
-"""A Llama-shaped decoder: RMSNorm, rotary attention with grouped KV heads, a gated MLP.
+"""The decoder that all families share: RMSNorm, rotary attention, a gated MLP.
 
 Built by `registry` from a checkpoint, run by the runner. Its weights are fused (q, k and v; gate
 and up) so that a layer is four matrix products. It knows no requests and no batching: attention and
@@ -18,7 +18,7 @@ from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 
 
 @dataclass(frozen=True)
-class LlamaConfig:
+class DecoderConfig:
     """A decoder's sizes, and the numbers that memory does not depend on."""
 
     sizes: ModelConfig
@@ -44,11 +44,11 @@ class KvCache:
     v: Tensor
 
 
-class LlamaLayer:
+class DecoderLayer:
     """One block of attention and MLP."""
 
     def __init__(
-        self, config: LlamaConfig, checkpoint: Checkpoint, name: str, placement: Placement
+        self, config: DecoderConfig, checkpoint: Checkpoint, name: str, placement: Placement
     ) -> None:
         sizes = config.sizes
         self._eps = config.rms_norm_eps
@@ -95,10 +95,10 @@ class _Rotation:
     plan: ops.AttentionPlan
 
 
-class LlamaModel:
+class Decoder:
     """Token ids to hidden states, and hidden states to logits."""
 
-    def __init__(self, config: LlamaConfig, checkpoint: Checkpoint, placement: Placement) -> None:
+    def __init__(self, config: DecoderConfig, checkpoint: Checkpoint, placement: Placement) -> None:
         """Read all weights.
 
         Raises: ModelError naming the tensor that is missing or wrong.
@@ -109,7 +109,7 @@ class LlamaModel:
         fused = _Fuser(checkpoint, placement)
         self._embedding = fused.matrix("model.embed_tokens.weight", sizes)
         self._layers = [
-            LlamaLayer(config, checkpoint, f"model.layers.{index}", placement)
+            DecoderLayer(config, checkpoint, f"model.layers.{index}", placement)
             for index in range(sizes.num_layers)
         ]
         self._norm = fused.vector("model.norm.weight", sizes.hidden_size)
@@ -120,6 +120,11 @@ class LlamaModel:
             self._head = ops.Linear(fused.matrix("lm_head.weight", sizes))
         table = ops.rope_table(config.num_positions, sizes.head_dim, config.rope_theta)
         self._cos, self._sin = table.to(placement.device, placement.dtype)
+
+    @property
+    def window(self) -> int | None:
+        """The most keys that any layer sees, its own included; None where a layer sees all."""
+        return None
 
     @property
     def num_bytes(self) -> int:
@@ -157,9 +162,13 @@ class LlamaModel:
             x = layer(x, step, cache.k[index], cache.v[index])
         return x
 
+    def normed(self, hidden: Tensor) -> Tensor:
+        """What logits and embeddings are made of: the last norm. Shapes: hidden, out [T, h]."""
+        return ops.rms_norm(hidden, self._norm, self.config.rms_norm_eps)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Score the vocabulary. Shapes: hidden [T, h]; out [T, V] float32."""
-        return self._head(ops.rms_norm(hidden, self._norm, self.config.rms_norm_eps)).float()
+        return self._head(self.normed(hidden)).float()
 
 
 class _Fuser:
