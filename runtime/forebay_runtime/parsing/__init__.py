@@ -1,0 +1,26 @@
+"""From a model's text to what a chat answer is made of: reasoning, content and tool calls.
+
+Called by the server; knows text and JSON, and neither tokens nor HTTP.
+
+Text goes through two machines: `reasoning` splits off what the model thinks, then one parser a
+format (`hermes`, `llama3`, `mistral`, `pythonic`) takes calls out of what is left. Both hold back
+only what may still become a marker, so that deltas come as early as they can.
+"""
+
+from forebay_runtime.parsing.chat import ChatParser, build_chat_parser
+from forebay_runtime.parsing.choice import choose_reasoning_parser, choose_tool_parser
+from forebay_runtime.parsing.delta import Delta, ToolCallDelta
+from forebay_runtime.parsing.tools import Function, ToolChoice, Tools, parse_tools
+
+__all__ = [
+    "ChatParser",
+    "Delta",
+    "Function",
+    "ToolCallDelta",
+    "ToolChoice",
+    "Tools",
+    "build_chat_parser",
+    "choose_reasoning_parser",
+    "choose_tool_parser",
+    "parse_tools",
+]
