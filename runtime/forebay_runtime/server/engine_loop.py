@@ -13,11 +13,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Load, Output, Request
-from forebay_runtime.server.errors import ApiError, BadRequest, EngineFailed, Unavailable
+from forebay_runtime.server.errors import (
+    ApiError,
+    BadRequest,
+    EngineFailed,
+    RequestTimedOut,
+    Unavailable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +50,7 @@ class OutputStream:
     request_id: str
     num_prompt_tokens: int
     has_begun: bool = False
+    timer: asyncio.TimerHandle | None = None
     _items: asyncio.Queue[Output | ApiError] = field(default_factory=asyncio.Queue)
 
     async def next(self) -> Output:
@@ -149,17 +156,36 @@ class EngineLoop:
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
-    def submit(self, request: Request) -> OutputStream:
-        """Queue a request and return its outputs-to-be."""
+    def submit(self, request: Request, timeout_seconds: float | None = None) -> OutputStream:
+        """Queue a request and return its outputs-to-be; it ends with an error after its timeout."""
         stream = OutputStream(request.request_id, len(request.prompt_token_ids))
         self._streams[request.request_id] = stream
+        if timeout_seconds is not None:
+            stream.timer = self._loop.call_later(
+                timeout_seconds, self._time_out, request.request_id, timeout_seconds
+            )
         self._commands.put(_Add(request))
         return stream
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step; one that has ended already is left alone."""
-        if self._streams.pop(request_id, None) is not None:
+        if self._forget(request_id) is not None:
             self._commands.put(_Abort(request_id))
+
+    def _forget(self, request_id: str) -> OutputStream | None:
+        """Take a request that ends, or was aborted, off the list; None if it was before."""
+        stream = self._streams.pop(request_id, None)
+        if stream is not None and stream.timer is not None:
+            stream.timer.cancel()
+        return stream
+
+    def _time_out(self, request_id: str, seconds: float) -> None:
+        self._streams[request_id].put(
+            RequestTimedOut(
+                f"The request was not answered within its {seconds:g} seconds", code="timeout"
+            )
+        )
+        self.abort(request_id)
 
     def cut_all(self, error: ApiError) -> int:
         """End every request with an error; returns how many there were."""
@@ -187,12 +213,8 @@ class EngineLoop:
     def load_now(self) -> Load:
         """The load as of the last step; requests that came since then wait."""
         num_running = min(self._load.num_running, self.num_in_flight)
-        return Load(
-            num_running=num_running,
-            num_waiting=self.num_in_flight - num_running,
-            kv_cache_usage=self._load.kv_cache_usage,
-            free_kv_tokens=self._load.free_kv_tokens,
-        )
+        num_waiting = self.num_in_flight - num_running
+        return replace(self._load, num_running=num_running, num_waiting=num_waiting)
 
     @property
     def is_stalled(self) -> bool:
@@ -214,13 +236,13 @@ class EngineLoop:
             if output.finish_reason is None:
                 stream.put(output)
             elif output.finish_reason in ("stop", "length"):
-                self._streams.pop(output.request_id)
+                self._forget(output.request_id)
                 stream.put(output)
             else:
                 self._end(output.request_id, _to_error(output))
 
     def _end(self, request_id: str, error: ApiError) -> None:
-        stream = self._streams.pop(request_id, None)
+        stream = self._forget(request_id)
         if stream is not None:
             stream.put(error)
 

@@ -3,6 +3,7 @@
     ApiError
      ├─ BadRequest      400  the request itself
      ├─ ModelNotFound   404
+     ├─ RequestTimedOut 408
      ├─ BodyTooLarge    413
      ├─ QueueFull       429  with Retry-After
      ├─ EngineFailed    500
@@ -68,6 +69,13 @@ class ModelNotFound(ApiError):
 
     status = 404
     type = "invalid_request_error"
+
+
+class RequestTimedOut(ApiError):
+    """The request took longer than it, or the server, allows."""
+
+    status = 408
+    type = "timeout_error"
 
 
 class BodyTooLarge(ApiError):

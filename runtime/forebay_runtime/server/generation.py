@@ -6,16 +6,15 @@ ended aborts it in the engine before its next step.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from forebay_runtime.detokenizer import Detokenizer
 from forebay_runtime.request import Output, Request
 from forebay_runtime.server.engine_loop import EngineLoop
-from forebay_runtime.server.errors import ApiError
-from forebay_runtime.server.metrics import ServerMetrics
+from forebay_runtime.server.errors import ApiError, RequestTimedOut
 from forebay_runtime.server.queue_gate import QueueGate
+from forebay_runtime.server.request_record import RequestRecord
 from forebay_runtime.tokenizer import Tokenizer
 
 
@@ -29,29 +28,35 @@ class Piece:
 
 @dataclass(frozen=True)
 class Workshop:
-    """What every generation needs: the engine, the tokenizer, and where to count."""
+    """What every generation needs: the engine, its queue and the tokenizer."""
 
     loop: EngineLoop
     gate: QueueGate
     tokenizer: Tokenizer
-    metrics: ServerMetrics
 
 
 class Generation:
     """One request on its way through the engine."""
 
-    def __init__(self, workshop: Workshop, request: Request, stops: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        workshop: Workshop,
+        request: Request,
+        stops: tuple[str, ...],
+        record: RequestRecord,
+        timeout_seconds: float | None = None,
+    ) -> None:
         """Submit the request; stops are the strings that end its answer."""
         self._workshop = workshop
+        self._record = record
         self._request_id = request.request_id
         self._detokenizer = Detokenizer(workshop.tokenizer.token_bytes, stops)
         self._end_ids = request.sampling.stop_token_ids
         self._reason: str | None = None
         self._is_closed = False
-        self._started_at = self._last_token_at = time.monotonic()
         self.num_prompt_tokens = len(request.prompt_token_ids)
         self.num_tokens = 0
-        self._stream = workshop.loop.submit(request)
+        self._stream = workshop.loop.submit(request, timeout_seconds)
 
     async def accepted(self) -> None:
         """Wait until the engine took the request, so that a refusal can still be a status.
@@ -83,22 +88,20 @@ class Generation:
             return
         self._is_closed = True
         self._workshop.loop.abort(self._request_id)
-        seconds = time.monotonic() - self._started_at
-        self._workshop.gate.note_request_seconds(seconds)
-        self._workshop.metrics.observe_end(
-            self._reason or "abort", seconds, self.num_prompt_tokens, self.num_tokens
-        )
+        self._workshop.gate.note_request_seconds(self._record.age_seconds)
+        self._record.close(self._reason or "abort")
 
     async def _next(self) -> Output:
         try:
-            return await self._stream.next()
-        except ApiError:
-            self._reason = "error"
+            output = await self._stream.next()
+        except ApiError as error:
+            self._reason = "timeout" if isinstance(error, RequestTimedOut) else "error"
             raise
+        self._record.observe(output)
+        return output
 
     def _to_text(self, output: Output) -> str:
-        """Count an output's tokens and turn them into text, up to the one that ends the answer."""
-        self._count(len(output.token_ids))
+        """Turn an output's tokens into text, up to the one that ends the answer."""
         token_ids = output.token_ids
         if output.finish_reason == "stop" and token_ids and token_ids[-1] in self._end_ids:
             token_ids = token_ids[:-1]  # it ends the answer and is no part of it
@@ -110,15 +113,3 @@ class Generation:
             if self._detokenizer.is_stopped:
                 break
         return "".join(text)
-
-    def _count(self, num_tokens: int) -> None:
-        if not num_tokens:
-            return
-        now = time.monotonic()
-        metrics = self._workshop.metrics
-        if self.num_tokens == 0:
-            metrics.observe_first_token(self.num_prompt_tokens, now - self._started_at)
-        else:
-            metrics.observe_next_token(now - self._last_token_at)
-        metrics.observe_tokens(num_tokens)
-        self._last_token_at = now

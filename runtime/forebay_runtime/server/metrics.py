@@ -1,42 +1,33 @@
 """What the server counts, under vLLM's metric names, so that existing dashboards work unchanged.
 
 One ServerMetrics a server, with a registry of its own. Updated on the asyncio loop only; gauges of
-the engine are read when scraped.
+the engine are read when scraped. `vllm:` names carry vLLM's labels; `forebay:` names are our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from forebay_runtime.engine import EngineLike
-from forebay_runtime.request import Load
+from forebay_runtime.request import Load, Request
+from forebay_runtime.server.engine_figures import EngineFigures, Gauges
+from forebay_runtime.server.metric_families import ENGINE, RequestFamilies
+from forebay_runtime.server.request_record import Choices, RequestRecord
 
-_FIRST_TOKEN_BUCKETS = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
-)
-_NEXT_TOKEN_BUCKETS = (
-    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-)
-_REQUEST_BUCKETS = (
-    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
-    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
-)
-_TOKEN_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000)
-
-
-@dataclass(frozen=True)
-class Gauges:
-    """Where numbers that the engine holds are read at a scrape."""
-
-    load: Callable[[], Load]
-    engine: Callable[[], EngineLike | None]
+REJECTIONS = ("max_num_queued_reqs", "max_num_queued_tokens")
+"""The limits that refuse a request, by which refusals are told apart."""
+_STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_ERROR_KINDS = {
+    400: "bad_request",
+    404: "not_found",
+    405: "bad_method",
+    408: "timeout",
+    413: "too_large",
+    429: "queue_full",
+    500: "failed",
+    503: "unavailable",
+}
 
 
 class ServerMetrics:
@@ -46,125 +37,77 @@ class ServerMetrics:
         """model_name labels everything."""
         self._registry = CollectorRegistry()
         self._model_name = model_name
-        self._registry.register(_EngineCollector(model_name, gauges))
-        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens processed")
-        self._generation_tokens = self._counter("vllm:generation_tokens", "Tokens generated")
-        self._finished = Counter(
-            "vllm:request_success",
-            "Requests finished, by reason",
-            ["model_name", "finished_reason"],
+        self._figures = EngineFigures(model_name, gauges)
+        self._registry.register(self._figures)
+        self._families: RequestFamilies | None = None
+        self._step_tokens = Histogram(
+            "vllm:iteration_tokens_total",
+            "Tokens computed in a step",
+            ["model_name", "engine"],
+            buckets=_STEP_TOKENS,
             registry=self._registry,
+        ).labels(model_name, ENGINE)
+        self._rejections = self._counter(
+            "vllm:admission_rejections", "Requests answered 429, by the limit", "reason"
         )
-        for reason in ("stop", "length", "abort", "error"):
-            self._finished.labels(model_name, reason)
-        self._first_token = self._histogram(
-            "vllm:time_to_first_token_seconds",
-            "Seconds from a request's arrival to its first token",
-            _FIRST_TOKEN_BUCKETS,
-        )
-        self._next_token = self._histogram(
-            "vllm:inter_token_latency_seconds",
-            "Seconds between a request's tokens",
-            _NEXT_TOKEN_BUCKETS,
-        )
-        self._request = self._histogram(
-            "vllm:e2e_request_latency_seconds",
-            "Seconds from a request's arrival to its end",
-            _REQUEST_BUCKETS,
-        )
-        self._request_prompt = self._histogram(
-            "vllm:request_prompt_tokens", "Prompt tokens of a request", _TOKEN_BUCKETS
-        )
-        self._request_generation = self._histogram(
-            "vllm:request_generation_tokens", "Generated tokens of a request", _TOKEN_BUCKETS
-        )
-        self._rejected = self._counter("forebay:rejected", "Requests answered 429, queue full")
+        for reason in REJECTIONS:
+            self._rejections.labels(model_name, reason)
+        self._errors = self._counter("forebay:errors", "Answers that were an error", "kind")
         self._cut = self._counter("forebay:cut", "Answers that a drain's timeout cut short")
-        self._start = Gauge(
-            "forebay:start_seconds",
-            "Seconds from the process's start to ready",
-            ["model_name"],
-            registry=self._registry,
-        ).labels(model_name)
+        self._start = self._gauge("forebay:start_seconds", "Seconds from the process's start")
+        self._warmup = self._gauge("forebay:warmup_seconds", "Seconds that warm-up took")
 
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(name, text, ["model_name"], registry=self._registry).labels(self._model_name)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, ["model_name", *labels], registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
-        histogram = Histogram(name, text, ["model_name"], buckets=buckets, registry=self._registry)
-        return histogram.labels(self._model_name)
+    def _gauge(self, name: str, text: str) -> Gauge:
+        gauge = Gauge(name, text, ["model_name"], registry=self._registry)
+        return gauge.labels(self._model_name)
 
-    def observe_first_token(self, num_prompt_tokens: int, seconds: float) -> None:
-        """Count a prompt that was read, and how long its first token took."""
-        self._prompt_tokens.inc(num_prompt_tokens)
-        self._first_token.observe(seconds)
+    def begin(self, max_model_len: int, cache_config: Mapping[str, str]) -> None:
+        """The model is warm: requests can come, and the cache's setup is known."""
+        self._families = RequestFamilies(self._registry, self._model_name, max_model_len)
+        self._figures.cache_config = cache_config
 
-    def observe_tokens(self, num_tokens: int) -> None:
-        """Count tokens generated."""
-        self._generation_tokens.inc(num_tokens)
+    def open_requests(self, requests: Sequence[Request], n: int) -> list[RequestRecord]:
+        """Note requests at their submission; each n in a row answer the same prompt.
 
-    def observe_next_token(self, seconds: float) -> None:
-        """Note the time since the same request's token before."""
-        self._next_token.observe(seconds)
+        Raises: RuntimeError before begin.
+        """
+        if self._families is None:
+            raise RuntimeError("no request can be counted before the model is warm")
+        records = []
+        for start in range(0, len(requests), n):
+            group = requests[start : start + n]
+            choices = Choices(n, len(group))
+            records += [RequestRecord(self._families, request, choices) for request in group]
+        return records
 
-    def observe_end(
-        self, reason: str, seconds: float, num_prompt_tokens: int, num_tokens: int
-    ) -> None:
-        """Count a request's end; reason is stop, length, abort or error."""
-        self._finished.labels(self._model_name, reason).inc()
-        self._request.observe(seconds)
-        self._request_prompt.observe(num_prompt_tokens)
-        self._request_generation.observe(num_tokens)
+    def observe_step(self, load: Load) -> None:
+        """Count what a step computed."""
+        if load.num_step_tokens:
+            self._step_tokens.observe(load.num_step_tokens)
 
-    def count_rejected(self) -> None:
-        """Count a request that the queue had no room for."""
-        self._rejected.inc()
+    def count_rejected(self, reason: str) -> None:
+        """Count an HTTP request that the queue had no room for; reason is one of REJECTIONS."""
+        self._rejections.labels(self._model_name, reason).inc()
+
+    def count_error(self, status: int) -> None:
+        """Count an answer that was an error, or a stream that ended with one, by its status."""
+        self._errors.labels(self._model_name, _ERROR_KINDS.get(status, "other")).inc()
 
     def count_cut(self, num_requests: int) -> None:
         """Count answers that the drain's timeout cut short."""
-        self._cut.inc(num_requests)
+        self._cut.labels(self._model_name).inc(num_requests)
 
     def observe_start(self, seconds: float) -> None:
-        """Note how long the start took."""
+        """Note how long the start took, from process to ready."""
         self._start.set(seconds)
+
+    def observe_warmup(self, seconds: float) -> None:
+        """Note how long warm-up took."""
+        self._warmup.set(seconds)
 
     def to_text(self) -> bytes:
         """Everything in Prometheus's text format."""
         return generate_latest(self._registry)
-
-
-class _EngineCollector(Collector):
-    """Numbers that the engine keeps, read at the scrape."""
-
-    def __init__(self, model_name: str, gauges: Gauges) -> None:
-        self._labels = [model_name]
-        self._gauges = gauges
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the engine's gauges and, once it is warm, its cold count and memory."""
-        load = self._gauges.load()
-        for name, text, value in (
-            ("vllm:num_requests_running", "Requests in the running batch", load.num_running),
-            ("vllm:num_requests_waiting", "Requests waiting to run", load.num_waiting),
-            ("vllm:kv_cache_usage_perc", "KV cache in use, 1 is full", load.kv_cache_usage),
-        ):
-            gauge = GaugeMetricFamily(name, text, labels=["model_name"])
-            gauge.add_metric(self._labels, value)
-            yield gauge
-        engine = self._gauges.engine()
-        cold = CounterMetricFamily(
-            "forebay:cold",
-            "Compilations, captures, first touches and buffer growths after Ready",
-            labels=["model_name"],
-        )
-        cold.add_metric(self._labels, engine.num_cold if engine else 0)
-        yield cold
-        memory = GaugeMetricFamily(
-            "forebay:vram_bytes",
-            "Device memory by term, as planned and as measured",
-            labels=["model_name", "term", "kind"],
-        )
-        for term in engine.vram_terms if engine else ():
-            memory.add_metric([*self._labels, term.name, "planned"], term.planned_bytes)
-            memory.add_metric([*self._labels, term.name, "measured"], term.measured_bytes)
-        yield memory

@@ -21,6 +21,12 @@ class ServeOptions:
     is no limit.
     lame_duck_seconds: how long newcomers are served after SIGTERM.
     shutdown_timeout: seconds that answers in progress get after that.
+    max_request_seconds: a request not done by then ends with a timeout error; None is never.
+    stream_interval: tokens in one event of a stream, its first token apart, which goes out at once.
+    keep_alive_seconds: a stream that has said nothing for so long says a comment.
+    max_logprobs: how many logprobs a token a request may ask for.
+    tool_call_parser, reasoning_parser: how the model writes tool calls and thoughts; None is what
+    its chat template shows.
     min_stall_seconds: no step is called stuck before this; a cold disk or a busy neighbour can
     cost many seconds.
     """
@@ -34,5 +40,11 @@ class ServeOptions:
     max_num_queued_tokens: int | None = None
     shutdown_timeout: float = 120.0
     lame_duck_seconds: float = 5.0
+    max_request_seconds: float | None = None
+    stream_interval: int = 1
+    keep_alive_seconds: float = 10.0
+    max_logprobs: int = 20
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
     min_stall_seconds: float = 30.0
     termination_log: Path = DEFAULT_TERMINATION_LOG

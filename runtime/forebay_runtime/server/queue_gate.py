@@ -7,6 +7,7 @@ change between the check and the submission.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import QueueFull
@@ -18,8 +19,11 @@ _WEIGHT_OF_LATEST = 0.2
 class QueueGate:
     """The limits of one server's queue."""
 
-    def __init__(self, options: ServeOptions, loop: EngineLoop) -> None:
-        """Take the limits from options and the counts from loop."""
+    def __init__(
+        self, options: ServeOptions, loop: EngineLoop, on_rejection: Callable[[str], None]
+    ) -> None:
+        """Take limits from options and counts from loop; on_rejection hears which limit it was."""
+        self._on_rejection = on_rejection
         self._options = options
         self._loop = loop
         self._mean_request_seconds = 1.0
@@ -32,16 +36,18 @@ class QueueGate:
         limit = self._options.max_num_queued_reqs
         if limit is not None and self._num_waiting_with(len(prompt_lengths)) > limit:
             raise self._full(
+                "max_num_queued_reqs",
                 f"{self._loop.num_in_flight} requests run or wait, and at most {limit} may wait "
-                "(--max-num-queued-reqs)"
+                "(--max-num-queued-reqs)",
             )
         limit = self._options.max_num_queued_tokens
         num_unread, num_new = self._loop.num_unread_tokens, sum(prompt_lengths)
         # With none ahead of it any prompt is taken: no later time would be better for it.
         if limit is not None and num_unread and num_unread + num_new > limit:
             raise self._full(
+                "max_num_queued_tokens",
                 f"{num_unread} prompt tokens wait to be read, and with this request's {num_new} "
-                f"there would be more than {limit} (--max-num-queued-tokens)"
+                f"there would be more than {limit} (--max-num-queued-tokens)",
             )
 
     def note_request_seconds(self, seconds: float) -> None:
@@ -58,7 +64,8 @@ class QueueGate:
         behind_others = self._loop.num_waiting_at_step + num_new
         return max(0, beyond_seats, behind_others if self._loop.num_waiting_at_step else 0)
 
-    def _full(self, reason: str) -> QueueFull:
+    def _full(self, limit: str, reason: str) -> QueueFull:
+        self._on_rejection(limit)
         # A guess: the whole rounds of the batch that are ahead, at the pace of late.
         rounds = (self._loop.num_in_flight + 1) / self._options.max_num_seqs
         return QueueFull(

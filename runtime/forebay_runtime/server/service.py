@@ -17,12 +17,13 @@ from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Request
 from forebay_runtime.server.connection import Connection
+from forebay_runtime.server.engine_figures import Gauges
 from forebay_runtime.server.engine_loop import EngineLoop
-from forebay_runtime.server.errors import ModelNotFound, QueueFull, Unavailable
+from forebay_runtime.server.errors import ModelNotFound, Unavailable
 from forebay_runtime.server.generation import Generation, Workshop
 from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
-from forebay_runtime.server.metrics import Gauges, ServerMetrics
+from forebay_runtime.server.metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.prompt import Limits
 from forebay_runtime.server.queue_gate import QueueGate
@@ -57,10 +58,10 @@ class Service:
         self.loop = EngineLoop(
             self._load_engine, self._on_warm, self._on_failure, options.min_stall_seconds
         )
-        self._gate = QueueGate(options, self.loop)
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)
         )
+        self._gate = QueueGate(options, self.loop, self.metrics.count_rejected)
 
     def _load_engine(self) -> EngineLike:
         self._model = self._load()
@@ -72,6 +73,7 @@ class Service:
         # request is read, would cost five times what the reading does.
         gc.collect()
         gc.freeze()
+        self.metrics.begin(engine.max_model_len, {})
         seconds = time.monotonic() - self.options.started_at
         self.metrics.observe_start(seconds)
         self.lifecycle.become_ready()
@@ -144,15 +146,24 @@ class Service:
                 code="model_not_found",
             )
 
-    def submit(self, requests: list[Request], stops: tuple[str, ...]) -> list[Generation]:
-        """Hand requests to the engine, all or none.
+    def submit(
+        self,
+        requests: list[Request],
+        stops: tuple[str, ...],
+        n: int = 1,
+        timeout_seconds: float | None = None,
+    ) -> list[Generation]:
+        """Hand requests to the engine, all or none; each n in a row answer the same prompt.
 
+        timeout_seconds: what the client allows; --max-request-seconds bounds it.
         Raises: QueueFull.
         """
-        try:
-            self._gate.check([len(request.prompt_token_ids) for request in requests])
-        except QueueFull:
-            self.metrics.count_rejected()
-            raise
-        workshop = Workshop(self.loop, self._gate, self.model.tokenizer, self.metrics)
-        return [Generation(workshop, request, stops) for request in requests]
+        self._gate.check([len(request.prompt_token_ids) for request in requests])
+        limits = (timeout_seconds, self.options.max_request_seconds)
+        timeout = min((seconds for seconds in limits if seconds is not None), default=None)
+        workshop = Workshop(self.loop, self._gate, self.model.tokenizer)
+        records = self.metrics.open_requests(requests, n)
+        return [
+            Generation(workshop, request, stops, record, timeout)
+            for request, record in zip(requests, records, strict=True)
+        ]

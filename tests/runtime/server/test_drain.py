@@ -360,7 +360,8 @@ def test_a_client_that_leaves_stops_costing(slow_server: ServerProcess, stream: 
     }:
         time.sleep(0.005)
     metrics = slow_server.get("/metrics").text
-    assert 'vllm:request_success_total{finished_reason="abort",model_name="fake"} 1.0' in metrics
+    labels = 'engine="0",finished_reason="abort",model_name="fake"'
+    assert f"vllm:request_success_total{{{labels}}} 1.0" in metrics
 
 
 def test_a_full_queue_is_answered_429_with_retry_after(tmp_path: Path) -> None:

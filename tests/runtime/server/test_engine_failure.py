@@ -81,7 +81,8 @@ def test_before_it_is_ready_the_server_answers_503_with_retry_after(tmp_path: Pa
         assert server.get("/ready").status_code == 503
         assert server.get("/health").status_code == 200
         assert server.get("/load").json()["running"] == 0
-        assert 'vllm:num_requests_waiting{model_name="fake"} 0.0' in server.get("/metrics").text
+        metrics = server.get("/metrics").text
+        assert 'vllm:num_requests_waiting{engine="0",model_name="fake"} 0.0' in metrics
         response = httpx.post(server.url + "/v1/completions", json={"prompt": "a"})
         assert response.status_code == 503
         assert response.json()["error"]["code"] == "loading"

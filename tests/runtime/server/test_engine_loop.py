@@ -190,13 +190,15 @@ async def test_the_queue_lets_in_what_its_limits_allow(
 ) -> None:
     async with running(SteppedEngine()) as (loop, _):
         fill(loop, in_flight)
-        gate = QueueGate(ServeOptions("fake", max_num_seqs=2, **options), loop)
+        rejected: list[str] = []
+        gate = QueueGate(ServeOptions("fake", max_num_seqs=2, **options), loop, rejected.append)
         if not is_full:
             gate.check(new)
             return
         with pytest.raises(QueueFull) as refusal:
             gate.check(new)
         assert 1 <= (refusal.value.retry_after_seconds or 0) <= 120
+        assert rejected == list(options)
 
 
 async def test_a_request_behind_those_that_find_no_kv_blocks_waits() -> None:
@@ -205,6 +207,7 @@ async def test_a_request_behind_those_that_find_no_kv_blocks_waits() -> None:
         fill(loop, ["a", "b"])
         engine.allowed.release(100)
         await until(lambda: loop.num_waiting_at_step == 1)
-        gate = QueueGate(ServeOptions("fake", max_num_seqs=8, max_num_queued_reqs=1), loop)
+        options = ServeOptions("fake", max_num_seqs=8, max_num_queued_reqs=1)
+        gate = QueueGate(options, loop, lambda _: None)
         with pytest.raises(QueueFull):
             gate.check([1])

@@ -206,12 +206,12 @@ def test_metrics_count_under_the_names_that_vllm_uses(server: ServerProcess) -> 
     post(server, "/v1/completions", prompt="abc", max_tokens=50, stop="ca", stream=True)
     after = read_metrics(server)
     changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
-    label = 'model_name="fake"'
+    own, label = 'model_name="fake"', 'engine="0",model_name="fake"'
     expected = {
         f"vllm:prompt_tokens_total{{{label}}}": 6,
         f"vllm:generation_tokens_total{{{label}}}": 9,
-        f'vllm:request_success_total{{finished_reason="length",{label}}}': 1,
-        f'vllm:request_success_total{{finished_reason="stop",{label}}}': 1,
+        f'vllm:request_success_total{{engine="0",finished_reason="length",{own}}}': 1,
+        f'vllm:request_success_total{{engine="0",finished_reason="stop",{own}}}': 1,
         f"vllm:time_to_first_token_seconds_count{{{label}}}": 2,
         f"vllm:inter_token_latency_seconds_count{{{label}}}": 7,
         f"vllm:e2e_request_latency_seconds_count{{{label}}}": 2,
@@ -220,6 +220,6 @@ def test_metrics_count_under_the_names_that_vllm_uses(server: ServerProcess) -> 
     assert after[f"vllm:num_requests_running{{{label}}}"] == 0
     assert after[f"vllm:num_requests_waiting{{{label}}}"] == 0
     assert after[f"vllm:kv_cache_usage_perc{{{label}}}"] == 0
-    assert after[f"forebay:cold_total{{{label}}}"] == 0
-    assert after[f'forebay:vram_bytes{{kind="planned",{label},term="weights"}}'] == 1000
-    assert after[f'forebay:vram_bytes{{kind="measured",{label},term="weights"}}'] == 1010
+    assert after[f"forebay:cold_total{{{own}}}"] == 0
+    assert after[f'forebay:vram_bytes{{kind="planned",{own},term="weights"}}'] == 1000
+    assert after[f'forebay:vram_bytes{{kind="measured",{own},term="weights"}}'] == 1010

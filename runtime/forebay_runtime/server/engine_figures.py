@@ -1,0 +1,92 @@
+"""Numbers that the engine keeps itself, read when Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from forebay_runtime.engine import EngineLike
+from forebay_runtime.request import Load
+from forebay_runtime.server.metric_families import ENGINE
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Where numbers that the engine holds are read at a scrape; engine gives one once warm."""
+
+    load: Callable[[], Load]
+    engine: Callable[[], EngineLike | None]
+
+
+class EngineFigures(Collector):
+    """The engine's load and counts by vLLM's names, its coldness and memory by our own."""
+
+    def __init__(self, model_name: str, gauges: Gauges) -> None:
+        """model_name labels everything."""
+        self._model_name = model_name
+        self._gauges = gauges
+        self.cache_config: Mapping[str, str] = {}
+        """Labels of vllm:cache_config_info, once they are known."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield everything as of now."""
+        yield from self._load(self._gauges.load())
+        if self.cache_config:
+            labels = {**self.cache_config, "engine": ENGINE}
+            info = GaugeMetricFamily(
+                "vllm:cache_config_info", "How the KV cache is set up", labels=list(labels)
+            )
+            info.add_metric(list(labels.values()), 1)
+            yield info
+        yield from self._own(self._gauges.engine())
+
+    def _load(self, load: Load) -> Iterable[Metric]:
+        names, values = ["model_name", "engine"], [self._model_name, ENGINE]
+        for name, text, number in (
+            ("num_requests_running", "Requests in the running batch", load.num_running),
+            ("num_requests_waiting", "Requests waiting to run", load.num_waiting),
+            ("kv_cache_usage_perc", "KV cache in use, 1 is full", load.kv_cache_usage),
+        ):
+            gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=names)
+            gauge.add_metric(values, number)
+            yield gauge
+        for name, text, count in (
+            ("num_preemptions", "Times that a request lost its KV blocks", load.num_preemptions),
+            (
+                "prefix_cache_queries",
+                "Prompt tokens looked up in the prefix cache",
+                load.num_prefix_queries,
+            ),
+            ("prefix_cache_hits", "Prompt tokens found in the prefix cache", load.num_prefix_hits),
+        ):
+            counter = CounterMetricFamily(f"vllm:{name}", text, labels=names)
+            counter.add_metric(values, count)
+            yield counter
+        fragmentation = GaugeMetricFamily(
+            "forebay:kv_fragmentation_ratio",
+            "Share of the KV slots that requests hold in which no token is",
+            labels=["model_name"],
+        )
+        fragmentation.add_metric([self._model_name], load.kv_fragmentation)
+        yield fragmentation
+
+    def _own(self, engine: EngineLike | None) -> Iterable[Metric]:
+        cold = CounterMetricFamily(
+            "forebay:cold",
+            "Compilations, captures, first touches and buffer growths after Ready",
+            labels=["model_name"],
+        )
+        cold.add_metric([self._model_name], engine.num_cold if engine else 0)
+        yield cold
+        memory = GaugeMetricFamily(
+            "forebay:vram_bytes",
+            "Device memory by term, as planned and as measured",
+            labels=["model_name", "term", "kind"],
+        )
+        for term in engine.vram_terms if engine else ():
+            memory.add_metric([self._model_name, term.name, "planned"], term.planned_bytes)
+            memory.add_metric([self._model_name, term.name, "measured"], term.measured_bytes)
+        yield memory
