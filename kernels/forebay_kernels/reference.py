@@ -5,9 +5,12 @@ Loops over sequences, computes in float32 and makes no attempt at speed; only te
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from forebay_kernels.attention import FULL_ATTENTION, AttentionRule
 from forebay_kernels.ragged import Ragged
 
 
@@ -44,6 +47,17 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     return (gate * torch.sigmoid(gate) * up).to(gate_up.dtype)
 
 
+def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
+    """Gate the right half by the left: gelu(gate) * up, by the tanh form of gelu.
+
+    Shapes: gate_up [T, 2 * I]; out [T, I].
+    Source: Shazeer 2020 (GLU variants) eq. 6; Hendrycks and Gimpel 2016 (GELU) §2.
+    """
+    gate, up = gate_up.float().chunk(2, dim=-1)
+    inner = (2 / math.pi) ** 0.5 * (gate + 0.044715 * gate**3)
+    return (0.5 * gate * (1 + torch.tanh(inner)) * up).to(gate_up.dtype)
+
+
 def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Put each token's key and value into its slot.
 
@@ -55,7 +69,13 @@ def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
         v_cache[slot // block_size, slot % block_size] = v[row]
 
 
-def paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, ragged: Ragged) -> Tensor:
+def paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    ragged: Ragged,
+    rule: AttentionRule = FULL_ATTENTION,
+) -> Tensor:
     """Attend each query token to its sequence's cached keys and values, up to its own position.
 
     Shapes: q [T, H, D]; k_cache, v_cache [P, B, K, D]; block tables [S, M] int32; out [T, H, D].
@@ -71,10 +91,20 @@ def paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, ragged: Ragged)
         blocks = ragged.block_tables[index].long()
         keys, values = k_cache[blocks].flatten(0, 1).float(), v_cache[blocks].flatten(0, 1).float()
         for position in range(ragged.seq_lens[index] - query_len, ragged.seq_lens[index]):
+            first = 0 if rule.window is None else max(0, position + 1 - rule.window)
+            seen = slice(first, position + 1)
             for head in range(num_heads):
                 kv_head = head // (num_heads // num_kv_heads)
-                scores = keys[: position + 1, kv_head] @ q[row, head].float() / q.shape[2] ** 0.5
-                weights = torch.softmax(scores, 0)
-                out[row, head] = (weights @ values[: position + 1, kv_head]).to(q.dtype)
+                weights = _weigh(q[row, head].float(), keys[seen, kv_head], rule)
+                out[row, head] = (weights @ values[seen, kv_head]).to(q.dtype)
             row += 1
     return out
+
+
+def _weigh(query: Tensor, keys: Tensor, rule: AttentionRule) -> Tensor:
+    """How much one query takes of each key's value: [keys], adding up to one."""
+    scale = query.shape[0] ** -0.5 if rule.scale is None else rule.scale
+    scores = keys @ query * scale
+    if rule.softcap is not None:
+        scores = rule.softcap * torch.tanh(scores / rule.softcap)
+    return torch.softmax(scores, 0)

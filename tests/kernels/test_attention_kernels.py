@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from forebay_kernels import attention, elementwise, reference
+from forebay_kernels.attention import AttentionRule
 from forebay_kernels.ragged import Ragged
 
 BLOCK_SIZE = 4
@@ -59,9 +60,23 @@ def build_ragged(case: Case, generator: torch.Generator) -> Ragged:
     )
 
 
+RULES = {
+    "full": AttentionRule(),
+    "scaled": AttentionRule(scale=0.07),
+    "capped": AttentionRule(softcap=1.5, scale=0.4),
+    "window-of-one": AttentionRule(window=1),
+    "window-within-a-block": AttentionRule(window=3),
+    "window-of-odd-blocks": AttentionRule(window=13),
+    "window-of-whole-blocks": AttentionRule(window=8),
+    "window-over-all": AttentionRule(window=500),
+    "window-and-cap": AttentionRule(window=6, softcap=2.0),
+}
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_attention_is_the_references(case: Case, dtype: torch.dtype) -> None:
+def test_attention_is_the_references(case: Case, rule: AttentionRule, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     ragged = build_ragged(case, generator)
     num_tokens = sum(ragged.query_lens)
@@ -69,8 +84,8 @@ def test_attention_is_the_references(case: Case, dtype: torch.dtype) -> None:
     k_cache, v_cache = (torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2))
     q = torch.randn(num_tokens, case.num_heads, case.head_dim, generator=generator).to(dtype)
     plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
-    out = attention.paged_attention(q, k_cache, v_cache, plan)
-    expected = reference.paged_attention(q, k_cache, v_cache, ragged)
+    out = attention.paged_attention(q, k_cache, v_cache, plan, rule)
+    expected = reference.paged_attention(q, k_cache, v_cache, ragged, rule)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(out, expected, atol=tolerance, rtol=tolerance)
 
@@ -91,7 +106,8 @@ def test_short_decodes_do_not_pay_for_long_ones() -> None:
     plan = attention.plan_attention(
         build_ragged(case, torch.Generator()), BLOCK_SIZE, torch.float32
     )
-    assert [(span.start, span.end, span.seq_len) for span in plan.spans] == [(0, 2, 8), (2, 4, 60)]
+    spans = [(span.start, span.end, span.num_keys) for span in plan.spans()]
+    assert spans == [(0, 2, 8), (2, 4, 60)]
 
 
 def test_what_another_sequence_holds_is_never_seen() -> None:
@@ -108,6 +124,58 @@ def test_what_another_sequence_holds_is_never_seen() -> None:
         seen[table[positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE] = True
     cache.view(-1, 3, 10)[~seen] += 100
     assert torch.equal(attention.paged_attention(q, cache, cache, plan), before)
+
+
+@pytest.mark.parametrize("window", [1, 5, 8])
+def test_blocks_that_fell_out_of_the_window_are_never_read(window: int) -> None:
+    case = Case(((1, 9), (1, 30), (1, 61), (5, 40), (3, 3)))
+    generator = torch.Generator().manual_seed(0)
+    ragged = build_ragged(case, generator)
+    q = torch.randn(11, 6, 10, generator=generator)
+    cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10, generator=generator)
+    rule = AttentionRule(window=window)
+
+    def attend() -> torch.Tensor:
+        plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+        return attention.paged_attention(q, cache, cache, plan, rule)
+
+    before = attend()
+    free = torch.ones(NUM_BLOCKS, dtype=torch.bool)
+    for index, (query_len, seq_len) in enumerate(case.spans):
+        first = max(0, seq_len - query_len + 1 - window) // BLOCK_SIZE
+        free[ragged.block_tables[index, first : -(-seq_len // BLOCK_SIZE)].long()] = False
+    # Others write into such blocks, whatever they like; the table names some block in their place.
+    cache[free] = float("nan")
+    for index, (query_len, seq_len) in enumerate(case.spans):
+        first = max(0, seq_len - query_len + 1 - window) // BLOCK_SIZE
+        ragged.block_tables[index, :first] = int(free.nonzero()[0, 0])
+    assert torch.equal(attend(), before)
+
+
+def test_a_long_prompt_under_a_window_is_attended_in_tiles() -> None:
+    length, window = 600, 20
+    num_blocks = length // BLOCK_SIZE
+    tables = torch.randperm(num_blocks).int()[None]
+    ragged = Ragged((length,), (length,), tables, torch.arange(length))
+    q = torch.randn(length, 2, 4)
+    cache = torch.randn(num_blocks, BLOCK_SIZE, 1, 4)
+    rule = AttentionRule(window=window)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    out = attention.paged_attention(q, cache, cache, plan, rule)
+    torch.testing.assert_close(out, reference.paged_attention(q, cache, cache, ragged, rule))
+    assert [(s.start, s.end) for s in plan.spans(window)] == [(0, 256), (256, 512), (512, 600)]
+    assert max(span.num_keys for span in plan.spans(window)) < 256 + window + BLOCK_SIZE
+
+
+def test_a_soft_cap_holds_few_scores_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ragged = build_ragged(CASES["mixed"], torch.Generator().manual_seed(0))
+    q = torch.randn(sum(ragged.query_lens), 6, 10)
+    cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
+    rule = AttentionRule(softcap=1.5)
+    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    whole = attention.paged_attention(q, cache, cache, plan, rule)
+    monkeypatch.setattr(attention, "_MOST_SCORES", 6 * 21 * 2)
+    torch.testing.assert_close(attention.paged_attention(q, cache, cache, plan, rule), whole)
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:

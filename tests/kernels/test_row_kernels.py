@@ -23,9 +23,28 @@ def test_rms_norm(dtype: torch.dtype, size: int, scale: float) -> None:
 
 
 @DTYPES
+def test_a_weight_may_be_wider_than_what_it_norms(dtype: torch.dtype) -> None:
+    x, weight = torch.randn(3, 7).to(dtype), 1 + torch.randn(7) / 100
+    out = elementwise.rms_norm(x, weight, 1e-5)
+    assert out.dtype == dtype
+    near(out, reference.rms_norm(x, weight, 1e-5))
+
+
+@DTYPES
+def test_heads_are_normed_each_by_itself(dtype: torch.dtype) -> None:
+    x, weight = torch.randn(3, 5, 8).to(dtype), torch.randn(5, 8).to(dtype)
+    heads = [reference.rms_norm(x[:, head], weight[head], 1e-5) for head in range(5)]
+    near(elementwise.rms_norm_heads(x, weight, 1e-5), torch.stack(heads, 1))
+
+
+def frequencies(num_dims: int) -> torch.Tensor:
+    return 10_000.0 ** -(torch.arange(0, num_dims, 2) / num_dims)
+
+
+@DTYPES
 @pytest.mark.parametrize("head_dim", [2, 10, 64])
 def test_rotation(dtype: torch.dtype, head_dim: int) -> None:
-    cos, sin = elementwise.rope_table(500, head_dim, 10_000.0).to(dtype)
+    cos, sin = elementwise.rope_table(frequencies(head_dim), 500).to(dtype)
     positions = torch.tensor([0, 1, 499, 3])
     x = torch.randn(4, 5, head_dim).to(dtype)
     half = head_dim // 2
@@ -34,7 +53,7 @@ def test_rotation(dtype: torch.dtype, head_dim: int) -> None:
 
 
 def test_a_rotation_keeps_lengths_and_makes_products_depend_on_distance_alone() -> None:
-    cos, sin = elementwise.rope_table(40, 16, 10_000.0)
+    cos, sin = elementwise.rope_table(frequencies(16), 40)
     q, k = torch.randn(1, 1, 16), torch.randn(1, 1, 16)
 
     def product(q_position: int, k_position: int) -> float:
@@ -48,12 +67,28 @@ def test_a_rotation_keeps_lengths_and_makes_products_depend_on_distance_alone() 
     assert product(30, 25) == pytest.approx(product(7, 2), abs=1e-4)
 
 
+def test_a_part_of_a_head_is_rotated_alone() -> None:
+    cos, sin = elementwise.rope_table(frequencies(6), 9)
+    x = torch.randn(9, 2, 10)
+    out = elementwise.rotate(x, cos, sin)
+    near(out[..., :6], elementwise.rotate(x[..., :6].contiguous(), cos, sin))
+    assert torch.equal(out[..., 6:], x[..., 6:])
+
+
 @DTYPES
-def test_the_gate(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("gate", ["silu_mul", "gelu_tanh_mul"])
+def test_the_gate(dtype: torch.dtype, gate: str) -> None:
     gate_up = (torch.randn(5, 2 * 11) * 3).to(dtype)
     before = gate_up.clone()
-    near(elementwise.silu_mul(gate_up), reference.silu_mul(gate_up))
+    near(getattr(elementwise, gate)(gate_up), getattr(reference, gate)(gate_up))
     assert torch.equal(gate_up, before)
+
+
+def test_a_soft_cap_bends_only_what_is_large() -> None:
+    bent = elementwise.softcap(torch.tensor([-1e6, -0.01, 0.0, 0.01, 29.0, 1e6]), 30.0)
+    near(bent[[0, 5]], torch.tensor([-30.0, 30.0]))
+    near(bent[1:4], torch.tensor([-0.01, 0.0, 0.01]))
+    assert 20 < bent[4] < 29
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 2, 8, 33])

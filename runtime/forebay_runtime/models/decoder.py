@@ -118,7 +118,8 @@ class Decoder:
             self._head = ops.Linear(self._embedding, repack=False)
         else:
             self._head = ops.Linear(fused.matrix("lm_head.weight", sizes))
-        table = ops.rope_table(config.num_positions, sizes.head_dim, config.rope_theta)
+        exponents = torch.arange(0, sizes.head_dim, 2).float() / sizes.head_dim
+        table = ops.rope_table(1.0 / config.rope_theta**exponents, config.num_positions)
         self._cos, self._sin = table.to(placement.device, placement.dtype)
 
     @property
