@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from forebay_runtime.parsing.call_list import CALL_LIST
 from forebay_runtime.parsing.delta import Delta
+from forebay_runtime.parsing.hermes import HERMES
+from forebay_runtime.parsing.llama3 import LLAMA3
+from forebay_runtime.parsing.mistral import MISTRAL
+from forebay_runtime.parsing.reader import CallParser
+from forebay_runtime.parsing.reasoning import ReasoningSplitter, choose_start
 from forebay_runtime.parsing.tools import Function, ToolChoice
+
+_FORMATS = {"hermes": HERMES, "llama3_json": LLAMA3, "mistral": MISTRAL}
 
 
 class ChatParser:
-    """Takes an answer's text piece by piece; one for each answer."""
+    """Takes an answer's text piece by piece; one for each answer.
 
-    has_tool_calls = False
-    """Was there any? Then the answer's finish_reason is "tool_calls" instead of "stop"."""
+    Joined over all pieces, what it gives is the same however the text was cut.
+    """
+
+    def __init__(self, reasoning: ReasoningSplitter | None, calls: CallParser | None) -> None:
+        """Either is None where the answer has nothing of the kind."""
+        self._reasoning = reasoning
+        self._calls = calls
+
+    @property
+    def has_tool_calls(self) -> bool:
+        """Was there any? Then the answer's finish_reason is "tool_calls" instead of "stop"."""
+        return self._calls is not None and self._calls.num_calls > 0
 
     def feed(self, text: str) -> Delta:
         """What this piece adds; what may still become a marker is held back."""
-        return Delta(content=text)
+        thought, said = ("", text) if self._reasoning is None else self._reasoning.feed(text)
+        return replace(self._read_calls(said), reasoning=thought)
 
     def flush(self) -> Delta:
         """What was held back, at the end of the answer."""
-        return Delta()
+        thought, said = ("", "") if self._reasoning is None else self._reasoning.flush()
+        delta = replace(self._read_calls(said), reasoning=thought)
+        return delta if self._calls is None else delta + self._calls.flush()
+
+    def _read_calls(self, text: str) -> Delta:
+        return Delta(content=text) if self._calls is None else self._calls.feed(text)
 
 
 def build_chat_parser(
@@ -36,4 +61,19 @@ def build_chat_parser(
     prompt_tail: the rendered prompt's last characters (a few hundred), because a template may have
     opened the reasoning itself.
     """
-    return ChatParser()
+    reasoning = None
+    if reasoning_parser is not None:
+        start = choose_start(prompt_tail, opens_by_itself=reasoning_parser == "deepseek_r1")
+        reasoning = ReasoningSplitter(start)
+    return ChatParser(reasoning, _build_call_parser(tool_parser, tools, tool_choice))
+
+
+def _build_call_parser(
+    tool_parser: str | None, tools: Sequence[Function], tool_choice: ToolChoice
+) -> CallParser | None:
+    if tool_choice.kind == "none" or not tools:
+        return None
+    if tool_parser is None and not tool_choice.is_forced:
+        return None
+    call_format = CALL_LIST if tool_parser is None else _FORMATS[tool_parser]
+    return CallParser(call_format, frozenset(function.name for function in tools))

@@ -1,0 +1,79 @@
+"""Split an answer into what the model thinks and what it says, at <think> and </think>.
+
+Text within either passes unchanged, line breaks included, as vLLM's parsers for these models do;
+the tags are dropped, and so is whitespace in front of the opening one. Reasoning that never ends
+is an answer that was cut off: all of it is reasoning.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from forebay_runtime.parsing.json_value import WHITESPACE
+from forebay_runtime.parsing.reader import find_marker
+
+BEGIN = "<think>"
+END = "</think>"
+
+State = Literal["start", "thinking", "speaking"]
+
+
+def choose_start(prompt_tail: str, opens_by_itself: bool) -> State:
+    """Where an answer begins that follows the prompt.
+
+    A template may have opened the reasoning, or have opened and closed it at once (then there is
+    to be none). opens_by_itself: the model thinks without an opening tag.
+    """
+    opened, closed = prompt_tail.rfind(BEGIN), prompt_tail.rfind(END)
+    if opened > closed:
+        return "thinking"
+    if closed >= 0 and not prompt_tail[closed + len(END) :].strip():
+        return "speaking"
+    return "thinking" if opens_by_itself else "start"
+
+
+class ReasoningSplitter:
+    """Takes text in pieces and gives (reasoning, content)."""
+
+    def __init__(self, start: State) -> None:
+        """start: as choose_start gave it."""
+        self._state: State = start
+        self._may_open = start != "speaking"  # nothing but whitespace came yet
+        self._spaces: list[str] = []
+        self._rest = ""
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """What this piece adds to either."""
+        text, self._rest = self._rest + text, ""
+        if self._may_open:
+            text = self._read_opening(text)
+        if self._state == "speaking" or not text:
+            return "", text
+        found, marker = find_marker(text, 0, (END,))
+        if marker is None:
+            self._rest = text[found:]
+            return text[:found], ""
+        self._state = "speaking"
+        return text[:found], text[found + len(END) :]
+
+    def flush(self) -> tuple[str, str]:
+        """What was held back."""
+        rest, self._rest = "".join([*self._spaces, self._rest]), ""
+        return (rest, "") if self._state == "thinking" else ("", rest)
+
+    def _read_opening(self, text: str) -> str:
+        """Drop an opening tag at the beginning; hold what may become one."""
+        begin = text.lstrip(WHITESPACE)
+        self._spaces.append(text[: len(text) - len(begin)])
+        if BEGIN.startswith(begin) and begin != BEGIN:
+            self._rest = begin
+            return ""
+        self._may_open = False
+        spaces = "".join(self._spaces)
+        self._spaces.clear()
+        if begin.startswith(BEGIN):
+            self._state = "thinking"
+            return begin[len(BEGIN) :]
+        if self._state == "start":
+            self._state = "speaking"
+        return spaces + begin
