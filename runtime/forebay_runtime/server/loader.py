@@ -15,28 +15,32 @@ from forebay_runtime.chat_template import ChatTemplate, read_folder_template
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.loading.hub import download_model
+from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model
 from forebay_runtime.threads import wait_passively
-from forebay_runtime.tokenizer import Tokenizer, read_folder_tokenizer
+from forebay_runtime.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 
 
-def load_model(model: str, config: EngineConfig) -> Model:
+def load_model(model: str, config: EngineConfig, options: ServeOptions) -> Model:
     """Load the model; config's model_path is set to where it was found.
 
     Raises: ModelError, StartError or TokenizerError with a sentence that leads to the cause.
     """
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
     # The tokenizer first: it is quick, and where it is at fault nothing was loaded for nothing.
-    tokenizer, template = read_text_parts(path)
+    tokenizer, template = read_text_parts(path, options.chat_template)
     wait_passively()
     from forebay_runtime.assembly import build_engine
 
     return Model(build_engine(replace(config, model_path=path)), tokenizer, template)
 
 
-def read_text_parts(path: Path) -> tuple[Tokenizer, ChatTemplate]:
+def read_text_parts(
+    path: Path, template_file: Path | None = None
+) -> tuple[Tokenizer, ChatTemplate]:
     """Read tokenizer and chat template of what locate_model found.
 
+    template_file: read instead of the model's own template.
     Raises: TokenizerError.
     """
     if is_gguf(path):
@@ -46,4 +50,13 @@ def read_text_parts(path: Path) -> tuple[Tokenizer, ChatTemplate]:
     else:
         tokenizer = read_folder_tokenizer(path)
         source = read_folder_template(path)
+    if template_file is not None:
+        source = _read_template(template_file)
     return tokenizer, ChatTemplate(source, tokenizer.special.names)
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise TokenizerError(f"--chat-template {path} cannot be read: {exc}") from exc

@@ -24,7 +24,9 @@ class ServeOptions:
     max_request_seconds: a request not done by then ends with a timeout error; None is never.
     stream_interval: tokens in one event of a stream, its first token apart, which goes out at once.
     keep_alive_seconds: a stream that has said nothing for so long says a comment.
+    seed: where seeds of requests without one come from; None is chance.
     max_logprobs: how many logprobs a token a request may ask for.
+    chat_template: a file with a template to use instead of the model's own.
     tool_call_parser, reasoning_parser: how the model writes tool calls and thoughts; None is what
     its chat template shows.
     min_stall_seconds: no step is called stuck before this; a cold disk or a busy neighbour can
@@ -43,7 +45,9 @@ class ServeOptions:
     max_request_seconds: float | None = None
     stream_interval: int = 1
     keep_alive_seconds: float = 10.0
+    seed: int | None = None
     max_logprobs: int = 20
+    chat_template: Path | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     min_stall_seconds: float = 30.0

@@ -1,5 +1,7 @@
 """The `forebay` command: what it says, what it refuses, and what it does not import for it."""
 
+import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from forebay_runtime.cli import main
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.serve_flags import add_flags, to_engine_config, to_options
+from forebay_runtime.server.options import ServeOptions
 from smollm2 import smollm2_path
 
 
@@ -40,9 +45,71 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         "host port served-model-name device dtype max-model-len max-num-seqs "
         "max-num-batched-tokens gpu-memory-utilization kv-cache-memory-bytes "
         "tensor-parallel-size quantization kv-cache-dtype max-num-queued-reqs "
-        "max-num-queued-tokens shutdown-timeout lame-duck-seconds"
+        "max-num-queued-tokens shutdown-timeout lame-duck-seconds scheduling-policy "
+        "enable-prefix-caching, long-prompt-tokens max-long-prompts batch-invariant block-size "
+        "max-request-seconds stream-interval tool-call-parser reasoning-parser chat-template "
+        "max-logprobs enable-auto-tool-choice seed"
     ).split():
-        assert f"--{flag} " in out
+        assert re.search(rf"^  --{flag}\s", out, re.MULTILINE), flag
+
+
+def test_every_flag_of_serve_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "serve", "--help")
+    flags = re.findall(r"^  (--[^ ].*(?:\n {6}.*)*)", out, re.MULTILINE)
+    assert len(flags) > 30
+    assert [flag for flag in flags if len(flag.split()) < 5] == []
+
+
+def serve_options(*flags: str) -> tuple[EngineConfig, ServeOptions]:
+    """What the engine and the server are started with."""
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    parsed = parser.parse_args(["m", *flags])
+    return to_engine_config(parsed), to_options(parsed, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "length"),
+    [([], None), (["auto"], None), (["-1"], None), (["64"], 64)],
+    ids=["absent", "auto", "minus-one", "number"],
+)
+def test_the_longest_length_is_what_fits_unless_a_number_is_given(
+    flags: list[str], length: int | None
+) -> None:
+    given = [f"--max-model-len={flag}" for flag in flags]
+    assert serve_options(*given)[0].max_model_len == length
+
+
+@pytest.mark.parametrize(
+    ("flags", "num_tokens"),
+    [
+        (["--device", "cpu"], 512),
+        (["--device", "cuda"], 2048),
+        (["--device", "cpu", "--max-num-seqs", "600"], 600),
+        (["--device", "cpu", "--max-num-batched-tokens", "64"], 64),
+    ],
+    ids=["cpu", "gpu", "as-many-as-requests", "given"],
+)
+def test_a_step_is_smaller_on_a_cpu(flags: list[str], num_tokens: int) -> None:
+    assert serve_options(*flags)[0].max_num_batched_tokens == num_tokens
+
+
+def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
+    template = tmp_path / "template.jinja"
+    template.touch()
+    engine, server = serve_options(
+        *("--no-enable-prefix-caching", "--scheduling-policy", "priority", "--block-size", "32"),
+        *("--long-prompt-tokens", "100", "--max-long-prompts", "2", "--batch-invariant"),
+        *("--max-request-seconds", "1.5", "--stream-interval", "4", "--max-logprobs", "5"),
+        *("--chat-template", str(template), "--tool-call-parser", "hermes", "--seed", "7"),
+        *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
+    )
+    assert not engine.enable_prefix_caching and engine.batch_invariant
+    assert (engine.scheduling_policy, engine.block_size) == ("priority", 32)
+    assert (engine.long_prompt_tokens, engine.max_long_prompts) == (100, 2)
+    assert (server.max_request_seconds, server.stream_interval) == (1.5, 4)
+    assert (server.max_logprobs, server.seed, server.chat_template) == (5, 7, template)
+    assert (server.tool_call_parser, server.reasoning_parser) == ("hermes", "qwen3")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +119,6 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         (["serve", "m", "--port", "http"], "--port: 'http' is not a whole number"),
         (["serve", "m", "--port", "70000"], "--port: 70000 is out of range"),
         (["serve", "m", "--device", "tpu"], "--device"),
-        (["serve", "m", "--max-model-len", "0"], "--max-model-len: 0 is out of range"),
         (["serve", "m", "--gpu-memory-utilization", "1.5"], "--gpu-memory-utilization"),
         (["serve", "m", "--gpu-memory-utilization", "nan"], "--gpu-memory-utilization"),
         (["serve", "m", "--lame-duck-seconds", "-1"], "--lame-duck-seconds"),
@@ -61,6 +127,15 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         (["serve", "m", "--quantization", "INT8"], "--quantization"),
         (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),
         (["serve", "m", "--served-model-name", "\udcff"], "--served-model-name: the name is not"),
+        (["serve", "m", "--max-model-len", "0"], "--max-model-len: 0 is out of range"),
+        (["serve", "m", "--block-size", "17"], "--block-size"),
+        (["serve", "m", "--max-long-prompts", "1"], "--long-prompt-tokens"),
+        (["serve", "m", "--scheduling-policy", "lifo"], "--scheduling-policy"),
+        (["serve", "m", "--stream-interval", "0"], "--stream-interval"),
+        (["serve", "m", "--max-request-seconds", "0"], "--max-request-seconds"),
+        (["serve", "m", "--tool-call-parser", "cobol"], "--tool-call-parser 'cobol'"),
+        (["serve", "m", "--reasoning-parser", "cobol"], "--reasoning-parser 'cobol'"),
+        (["serve", "m", "--chat-template", "absent.jinja"], "--chat-template absent.jinja"),
         (["serve", "m", "--unknown"], "--unknown"),
         (["train"], "train"),
     ],

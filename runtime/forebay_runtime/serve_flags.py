@@ -1,0 +1,372 @@
+"""The flags of `forebay serve`: by vLLM's names where vLLM has them, each explained.
+
+`add_flags` declares them, `to_engine_config` and `to_options` turn what was given into the two
+values that the engine and the server are started with. Imports nothing slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from forebay_runtime.config import (
+    BLOCK_SIZES,
+    DEVICES,
+    DTYPES,
+    SCHEDULING_POLICIES,
+    EngineConfig,
+    StartError,
+)
+from forebay_runtime.parsing.choice import choose_reasoning_parser, choose_tool_parser
+from forebay_runtime.server.options import DEFAULT_TERMINATION_LOG, ServeOptions
+
+_CPU_BATCH_TOKENS = 512
+"""On a CPU a step of more takes seconds, in which every stream stands still."""
+_LONGEST = ("auto", "-1")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL and every flag."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a .gguf file, a folder with config.json and .safetensors files, a folder that holds "
+        "one of these, or hf://org/name@revision",
+    )
+    _add_server_flags(parser)
+    _add_engine_flags(parser)
+    _add_memory_flags(parser)
+    _add_scheduling_flags(parser)
+    _add_answer_flags(parser)
+    _add_limit_flags(parser)
+
+
+def _add_server_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("server")
+    group.add_argument("--host", default="0.0.0.0", help="address to listen on (%(default)s)")
+    group.add_argument(
+        "--port", type=_number(int, 0, 65535), default=8000, help="port to listen on (%(default)s)"
+    )
+    group.add_argument(
+        "--served-model-name",
+        type=_text,
+        metavar="NAME",
+        help="name that clients ask for (the hub's name, or the file's or folder's)",
+    )
+
+
+def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="what the model runs on; auto is a GPU where there is one (%(default)s)",
+    )
+    group.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="auto",
+        help="what weights and activations are computed in; auto is the checkpoint's on a GPU, "
+        "float32 on a CPU",
+    )
+    group.add_argument(
+        "--max-model-len",
+        type=_length,
+        metavar="TOKENS",
+        help="prompt and answer together; auto or -1 is as many as the model and the memory allow "
+        "(auto)",
+    )
+    group.add_argument(
+        "--tensor-parallel-size",
+        type=_number(int, 1),
+        default=1,
+        metavar="N",
+        help="GPUs that share the model; this release knows only 1",
+    )
+    group.add_argument(
+        "--quantization",
+        default="None",
+        metavar="METHOD",
+        help="None serves the weights as they are, Auto too (%(default)s)",
+    )
+    group.add_argument(
+        "--batch-invariant",
+        action="store_true",
+        help="give each request bit-equal numbers whoever shares its batch, at some speed, so that "
+        "the same seed gives the same answer",
+    )
+    group.add_argument(
+        "--seed",
+        type=_number(int, 0),
+        metavar="N",
+        help="where the seeds of requests without one come from, so that the same requests in the "
+        "same order are answered alike (chance)",
+    )
+
+
+def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("memory")
+    group.add_argument(
+        "--gpu-memory-utilization",
+        type=_number(float, 0, 1),
+        default=EngineConfig.gpu_memory_utilization,
+        metavar="SHARE",
+        help="share of the GPU's memory to use (%(default)s)",
+    )
+    group.add_argument(
+        "--kv-cache-memory-bytes",
+        type=_number(int, 1),
+        metavar="BYTES",
+        help="the KV cache's exact size (what utilisation leaves)",
+    )
+    group.add_argument(
+        "--kv-cache-dtype",
+        choices=DTYPES,
+        default="auto",
+        help="what keys and values are kept in; auto is what the model computes in (%(default)s)",
+    )
+    group.add_argument(
+        "--block-size",
+        type=_number(int, 1),
+        choices=BLOCK_SIZES,
+        default=EngineConfig.block_size,
+        metavar="TOKENS",
+        help="tokens in a block of the KV cache, the unit in which requests take and share it: a "
+        "power of two up to 256 (%(default)s)",
+    )
+    group.add_argument(
+        "--enable-prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=EngineConfig.enable_prefix_caching,
+        help="let prompts that begin alike share what was computed for that beginning (on)",
+    )
+
+
+def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scheduling")
+    group.add_argument(
+        "--max-num-seqs",
+        type=_number(int, 1),
+        default=EngineConfig.max_num_seqs,
+        metavar="N",
+        help="requests in one batch (%(default)s)",
+    )
+    group.add_argument(
+        "--max-num-batched-tokens",
+        type=_number(int, 1),
+        metavar="TOKENS",
+        help="tokens computed in one step; longer prompts are read in parts, between which running "
+        f"answers go on ({EngineConfig.max_num_batched_tokens}, {_CPU_BATCH_TOKENS} on a CPU)",
+    )
+    group.add_argument(
+        "--scheduling-policy",
+        choices=SCHEDULING_POLICIES,
+        default=EngineConfig.scheduling_policy,
+        help="who runs first: who came first, or whose priority is the smallest number "
+        "(%(default)s)",
+    )
+    group.add_argument(
+        "--long-prompt-tokens",
+        type=_number(int, 1),
+        metavar="TOKENS",
+        help="prompts of more tokens are long ones, for --max-long-prompts (none is)",
+    )
+    group.add_argument(
+        "--max-long-prompts",
+        type=_number(int, 1),
+        metavar="N",
+        help="long prompts that are read at a time; shorter ones pass those that wait (no limit)",
+    )
+
+
+def _add_answer_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("answers")
+    group.add_argument(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="a Jinja file that turns chats into prompts (the model's own)",
+    )
+    group.add_argument(
+        "--tool-call-parser",
+        metavar="NAME",
+        help="how the model writes tool calls: hermes, llama3_json or mistral (what its chat "
+        "template shows)",
+    )
+    group.add_argument(
+        "--enable-auto-tool-choice",
+        action="store_true",
+        help="taken for vLLM's sake: models that know tools may always choose them",
+    )
+    group.add_argument(
+        "--reasoning-parser",
+        metavar="NAME",
+        help="how the model marks what it thinks before it answers: think, which deepseek_r1 and "
+        "qwen3 mean too (what its chat template shows)",
+    )
+    group.add_argument(
+        "--max-logprobs",
+        type=_number(int, 0),
+        default=ServeOptions.max_logprobs,
+        metavar="N",
+        help="logprobs that a request may ask for at each token (%(default)s)",
+    )
+    group.add_argument(
+        "--stream-interval",
+        type=_number(int, 1),
+        default=ServeOptions.stream_interval,
+        metavar="TOKENS",
+        help="tokens sent in one event of a stream; more cost fewer events, and the first token is "
+        "sent at once in any case (%(default)s)",
+    )
+
+
+def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    group.add_argument(
+        "--max-num-queued-reqs",
+        type=_number(int, 0),
+        metavar="N",
+        help="requests that may wait; more are answered 429 (no limit)",
+    )
+    group.add_argument(
+        "--max-num-queued-tokens",
+        type=_number(int, 1),
+        metavar="TOKENS",
+        help="prompt tokens that may wait to be read; more are answered 429 (no limit)",
+    )
+    group.add_argument(
+        "--max-request-seconds",
+        type=_number(float, 0.001),
+        metavar="SECONDS",
+        help="a request that is not done by then ends with a timeout error, whether it waits or "
+        "runs; its own timeout may be shorter (no limit)",
+    )
+    group.add_argument(
+        "--shutdown-timeout",
+        type=_number(float, 0),
+        default=ServeOptions.shutdown_timeout,
+        metavar="SECONDS",
+        help="what answers in progress get to end after the lame duck (%(default)g)",
+    )
+    group.add_argument(
+        "--lame-duck-seconds",
+        type=_number(float, 0),
+        default=ServeOptions.lame_duck_seconds,
+        metavar="SECONDS",
+        help="how long newcomers are served after SIGTERM (%(default)g)",
+    )
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("the name is not UTF-8, as answers are") from None
+    return text
+
+
+def _length(text: str) -> float | None:
+    return None if text in _LONGEST else _number(int, 1)(text)
+
+
+def _number(
+    kind: type[int] | type[float], least: float, most: float = math.inf
+) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            word = "whole number" if kind is int else "number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {word}") from None
+        if not least <= value <= most or math.isinf(value):
+            bounds = f"at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
+        return value
+
+    return parse
+
+
+def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
+    """The engine's flags.
+
+    Raises: StartError if they contradict each other.
+    """
+    num_batched_tokens = parsed.max_num_batched_tokens
+    if num_batched_tokens is None:
+        num_batched_tokens = max(_default_batch_tokens(parsed.device), parsed.max_num_seqs)
+    return EngineConfig(
+        model_path=Path(parsed.model),
+        device=parsed.device,
+        dtype=parsed.dtype,
+        max_model_len=parsed.max_model_len,
+        max_num_seqs=parsed.max_num_seqs,
+        max_num_batched_tokens=num_batched_tokens,
+        kv_cache_memory_bytes=parsed.kv_cache_memory_bytes,
+        gpu_memory_utilization=parsed.gpu_memory_utilization,
+        tensor_parallel_size=parsed.tensor_parallel_size,
+        quantization=parsed.quantization,
+        kv_cache_dtype=parsed.kv_cache_dtype,
+        block_size=parsed.block_size,
+        scheduling_policy=parsed.scheduling_policy,
+        enable_prefix_caching=parsed.enable_prefix_caching,
+        long_prompt_tokens=parsed.long_prompt_tokens,
+        max_long_prompts=parsed.max_long_prompts,
+        batch_invariant=parsed.batch_invariant,
+    )
+
+
+def _default_batch_tokens(device: str) -> int:
+    """A guess that imports no torch: where no GPU can be opened, the model runs on the CPU."""
+    has_gpu = device == "cuda" or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
+    return EngineConfig.max_num_batched_tokens if has_gpu else _CPU_BATCH_TOKENS
+
+
+def to_options(parsed: argparse.Namespace, started_at: float) -> ServeOptions:
+    """The server's flags; started_at is time.monotonic() of the process's start.
+
+    Raises: StartError if a parser or a template is not there.
+    """
+    _check_answer_flags(parsed)
+    termination_log = os.environ.get("FOREBAY_TERMINATION_LOG")
+    return ServeOptions(
+        served_model_name=parsed.served_model_name or _name_of(parsed.model),
+        started_at=started_at,
+        host=parsed.host,
+        port=parsed.port,
+        seed=parsed.seed,
+        max_num_seqs=parsed.max_num_seqs,
+        max_num_queued_reqs=parsed.max_num_queued_reqs,
+        max_num_queued_tokens=parsed.max_num_queued_tokens,
+        max_request_seconds=parsed.max_request_seconds,
+        stream_interval=parsed.stream_interval,
+        max_logprobs=parsed.max_logprobs,
+        chat_template=parsed.chat_template,
+        tool_call_parser=parsed.tool_call_parser,
+        reasoning_parser=parsed.reasoning_parser,
+        shutdown_timeout=parsed.shutdown_timeout,
+        lame_duck_seconds=parsed.lame_duck_seconds,
+        termination_log=Path(termination_log) if termination_log else DEFAULT_TERMINATION_LOG,
+    )
+
+
+def _check_answer_flags(parsed: argparse.Namespace) -> None:
+    try:
+        choose_tool_parser(None, parsed.tool_call_parser)
+        choose_reasoning_parser(None, parsed.reasoning_parser)
+    except ValueError as exc:
+        raise StartError(str(exc)) from exc
+    if parsed.chat_template is not None and not parsed.chat_template.is_file():
+        raise StartError(f"--chat-template {parsed.chat_template} is not a file")
+
+
+def _name_of(model: str) -> str:
+    if model.startswith("hf://"):
+        return model.removeprefix("hf://").partition("@")[0]
+    path = Path(model).resolve()
+    name = path.stem if path.suffix.lower() == ".gguf" else path.name
+    return name.encode(errors="replace").decode()  # a file's name need not be UTF-8
