@@ -6,7 +6,6 @@ An endpoint hands over its generations and a Wording: how its API spells chunks 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -16,15 +15,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forebay_runtime.server.errors import ApiError, build_json_response
+from forebay_runtime.server.event_stream import EventWriter, Manners
 from forebay_runtime.server.generation import Generation, Piece
 
 T = TypeVar("T")
-
-_STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would collect the events
-]
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,11 @@ async def send_whole(
 
 
 async def send_stream(
-    generations: Sequence[Generation], wording: Wording, includes_usage: bool, receive: Receive
+    generations: Sequence[Generation],
+    wording: Wording,
+    includes_usage: bool,
+    manners: Manners,
+    receive: Receive,
 ) -> Response:
     """Wait until the engine took every request, then answer with a stream of events.
 
@@ -77,7 +75,7 @@ async def send_stream(
     try:
         accepted = asyncio.gather(*(generation.accepted() for generation in generations))
         if await until_gone(accepted, receive) is not None:
-            return EventStream(generations, wording, includes_usage)
+            return EventStream(generations, wording, includes_usage, manners)
     except BaseException:
         _close(generations)
         raise
@@ -92,13 +90,18 @@ class EventStream(Response):
     """
 
     def __init__(
-        self, generations: Sequence[Generation], wording: Wording, includes_usage: bool
+        self,
+        generations: Sequence[Generation],
+        wording: Wording,
+        includes_usage: bool,
+        manners: Manners,
     ) -> None:
         """The generations must have been accepted."""
         super().__init__()
         self._generations = generations
         self._wording = wording
         self._includes_usage = includes_usage
+        self._manners = manners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the end, or until the client leaves."""
@@ -108,29 +111,26 @@ class EventStream(Response):
             _close(self._generations)
 
     async def _send_all(self, send: Send) -> bool:
-        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-        async with aclosing(self._events()) as events:
-            async for event in events:
-                body = b"data: " + event + b"\n\n"
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with EventWriter(send, self._manners) as events:
+            try:
+                async with aclosing(self._bodies()) as bodies:
+                    async for body in bodies:
+                        await events.write(body)
+                await events.write_done()
+            except ApiError as error:
+                await events.write_error(error)
         return True
 
-    async def _events(self) -> AsyncGenerator[bytes, None]:
-        try:
-            for index in range(len(self._generations)):
-                for body in self._wording.opening(index):
-                    yield _to_json(body)
-            async with aclosing(_merge(self._generations)) as pieces:
-                async for index, piece in pieces:
-                    for body in self._wording.chunks(index, piece):
-                        yield _to_json(body)
-        except ApiError as error:
-            yield _to_json(error.to_body())
-            return
+    async def _bodies(self) -> AsyncGenerator[dict[str, Any], None]:
+        for index in range(len(self._generations)):
+            for body in self._wording.opening(index):
+                yield body
+        async with aclosing(_merge(self._generations)) as pieces:
+            async for index, piece in pieces:
+                for body in self._wording.chunks(index, piece):
+                    yield body
         if self._includes_usage:
-            yield _to_json(self._wording.usage(count_usage(self._generations)))
-        yield b"[DONE]"
+            yield self._wording.usage(count_usage(self._generations))
 
 
 def count_usage(generations: Sequence[Generation]) -> dict[str, Any]:
@@ -214,7 +214,3 @@ def _close(generations: Sequence[Generation]) -> None:
 def _nobody() -> Response:
     """What is returned to a client that left; it is never written."""
     return Response(status_code=499)
-
-
-def _to_json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

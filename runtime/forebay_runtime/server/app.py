@@ -184,7 +184,9 @@ async def _answer(
 ) -> Response:
     generations = service.submit(requests, tuple(body.stop))
     if body.stream:
-        return await send_stream(generations, wording, body.includes_usage, request.receive)
+        return await send_stream(
+            generations, wording, body.includes_usage, service.manners, request.receive
+        )
     return await send_whole(generations, wording, request.receive)
 
 

@@ -20,6 +20,7 @@ from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.engine_figures import Gauges
 from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, Unavailable
+from forebay_runtime.server.event_stream import Manners
 from forebay_runtime.server.generation import Generation, Workshop
 from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
@@ -61,6 +62,7 @@ class Service:
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)
         )
+        self.manners = Manners(options.keep_alive_seconds, self.metrics.count_error)
         self._gate = QueueGate(options, self.loop, self.metrics.count_rejected)
 
     def _load_engine(self) -> EngineLike:
