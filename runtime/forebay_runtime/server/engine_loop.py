@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Load, Output, Request
@@ -24,11 +24,10 @@ from forebay_runtime.server.errors import (
     RequestTimedOut,
     Unavailable,
 )
+from forebay_runtime.server.output_stream import OutputStream
+from forebay_runtime.server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
-
-STALL_FACTOR = 10
-"""A step this many times slower than the slowest of warm-up is stuck."""
 
 _IDLE = Load(num_running=0, num_waiting=0, kv_cache_usage=0.0, free_kv_tokens=0)
 
@@ -43,69 +42,52 @@ class _Abort:
     request_id: str
 
 
-@dataclass
-class OutputStream:
-    """One request's outputs, read by whoever answers it."""
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told, on the asyncio side."""
 
-    request_id: str
-    num_prompt_tokens: int
-    has_begun: bool = False
-    timer: asyncio.TimerHandle | None = None
-    _items: asyncio.Queue[Output | ApiError] = field(default_factory=asyncio.Queue)
-
-    async def next(self) -> Output:
-        """Wait for the next output; the first one, without tokens, says that the engine took it.
-
-        Raises: ApiError if the request was refused or cut.
-        """
-        item = await self._items.get()
-        if isinstance(item, ApiError):
-            raise item
-        return item
-
-    def put(self, item: Output | ApiError) -> None:
-        """Hand over an output, or the reason why none will follow."""
-        self._items.put_nowait(item)
+    on_warm: Callable[[EngineLike], None]
+    on_failure: Callable[[BaseException], None]
+    on_step: Callable[[Load], None]
 
 
 class EngineLoop:
     """The engine's thread, and the asyncio side's only handle on it."""
 
     def __init__(
-        self,
-        load: Callable[[], EngineLike],
-        on_warm: Callable[[EngineLike], None],
-        on_failure: Callable[[BaseException], None],
-        min_stall_seconds: float,
+        self, load: Callable[[], EngineLike], callbacks: Callbacks, min_stall_seconds: float
     ) -> None:
-        """load runs on the engine's thread and may take minutes; the others on the asyncio side."""
-        self._min_stall_seconds = min_stall_seconds
+        """load runs on the engine's thread and may take minutes."""
         self._load_engine = load
-        self._on_warm = on_warm
-        self._on_failure = on_failure
+        self._callbacks = callbacks
+        self._watchdog = Watchdog(min_stall_seconds)
+        self.warmup_seconds = 0.0
         self._commands: queue.SimpleQueue[_Add | _Abort | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, OutputStream] = {}
         self._load = _IDLE
-        self._step_started_at: float | None = None
-        self._slowest_warm_step_seconds = 0.0
         # A daemon: a load that hangs must not keep a process alive that was told to go.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def _run(self) -> None:
         try:
             engine = self._load_engine()
-            engine.warm_up()
-            self._slowest_warm_step_seconds = engine.slowest_warm_step_seconds
-            self._post(self._take_step, [], engine.load_now())
-            self._post(self._on_warm, engine)
+            self._warm_up(engine)
             while self._apply_commands(engine):
                 if engine.has_work:
                     self._step(engine)
                 else:
-                    self._post(self._take_step, [], engine.load_now())
+                    self._post(self._take_load, engine.load_now())
         except BaseException as exc:  # nothing may end this thread unseen
             self._post(self._fail, exc)
+
+    def _warm_up(self, engine: EngineLike) -> None:
+        start = time.monotonic()
+        engine.warm_up()
+        self.warmup_seconds = time.monotonic() - start
+        self._watchdog.learn(engine.slowest_warm_step_seconds)
+        self._post(self._take_load, engine.load_now())
+        self._post(self._callbacks.on_warm, engine)
 
     def _apply_commands(self, engine: EngineLike) -> bool:
         """Apply what was asked since the last step; with no work, wait for something to do."""
@@ -133,9 +115,9 @@ class EngineLoop:
             self._post(self._take_outputs, [Output(request.request_id)])
 
     def _step(self, engine: EngineLike) -> None:
-        self._step_started_at = time.monotonic()
+        self._watchdog.begin_step()
         outputs = engine.step()
-        self._step_started_at = None
+        self._watchdog.end_step()
         self._post(self._take_step, outputs, engine.load_now())
 
     def _post(self, callback: Callable[..., None], *values: object) -> None:
@@ -159,6 +141,8 @@ class EngineLoop:
     def submit(self, request: Request, timeout_seconds: float | None = None) -> OutputStream:
         """Queue a request and return its outputs-to-be; it ends with an error after its timeout."""
         stream = OutputStream(request.request_id, len(request.prompt_token_ids))
+        if not self._streams:
+            self._watchdog.wake()
         self._streams[request.request_id] = stream
         if timeout_seconds is not None:
             stream.timer = self._loop.call_later(
@@ -218,13 +202,16 @@ class EngineLoop:
 
     @property
     def is_stalled(self) -> bool:
-        """Has the step in progress taken longer than any healthy one would?"""
-        started_at = self._step_started_at
-        limit = max(self._min_stall_seconds, STALL_FACTOR * self._slowest_warm_step_seconds)
-        return started_at is not None and time.monotonic() - started_at > limit
+        """Is a step stuck, or did nothing come of the work that there is, for too long?"""
+        return self._watchdog.is_stalled(has_work=bool(self._streams))
+
+    def _take_load(self, load: Load) -> None:
+        self._load = load
 
     def _take_step(self, outputs: list[Output], load: Load) -> None:
         self._load = load
+        self._watchdog.see(outputs, load)
+        self._callbacks.on_step(load)
         self._take_outputs(outputs)
 
     def _take_outputs(self, outputs: list[Output]) -> None:
@@ -250,10 +237,11 @@ class EngineLoop:
         error = EngineFailed("The engine failed while it made this answer; try again")
         for request_id in list(self._streams):
             self._end(request_id, error)
-        self._on_failure(cause)
+        self._callbacks.on_failure(cause)
 
 
 def _to_error(output: Output) -> ApiError:
     if output.finish_reason == "error":
-        return EngineFailed(output.error or "The engine could not finish this answer")
+        # One request's own end, told by the engine: another try would end alike.
+        return BadRequest(output.error or "The engine could not finish this answer")
     return Unavailable("The answer was cut before its end; try again", retry_after_seconds=1)

@@ -32,7 +32,8 @@ def load_model(model: str, config: EngineConfig, options: ServeOptions) -> Model
     wait_passively()
     from forebay_runtime.assembly import build_engine
 
-    return Model(build_engine(replace(config, model_path=path)), tokenizer, template)
+    config = replace(config, model_path=path)
+    return Model(build_engine(config), tokenizer, template, config)
 
 
 def read_text_parts(

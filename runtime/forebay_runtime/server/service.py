@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import EngineLike
-from forebay_runtime.request import Request
+from forebay_runtime.request import Load, Request
 from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.engine_figures import Gauges
-from forebay_runtime.server.engine_loop import EngineLoop
+from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, Unavailable
 from forebay_runtime.server.event_stream import Manners
 from forebay_runtime.server.generation import Generation, Workshop
@@ -35,11 +38,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Model:
-    """What loading gives: an engine, and what turns text into its tokens and back."""
+    """What loading gives: an engine as configured, and what turns text into tokens and back."""
 
     engine: EngineLike
     tokenizer: Tokenizer
     template: ChatTemplate
+    config: EngineConfig = EngineConfig(Path("model"))
 
 
 class Service:
@@ -53,12 +57,12 @@ class Service:
         self.failure: BaseException | None = None
         self.created = int(time.time())
         self._load = load
+        self._seeds = None if options.seed is None else random.Random(options.seed)
         self._model: Model | None = None
         self._engine: EngineLike | None = None  # once warm
         self._failing: asyncio.Task[None] | None = None
-        self.loop = EngineLoop(
-            self._load_engine, self._on_warm, self._on_failure, options.min_stall_seconds
-        )
+        callbacks = Callbacks(self._on_warm, self._on_failure, self._on_step)
+        self.loop = EngineLoop(self._load_engine, callbacks, options.min_stall_seconds)
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)
         )
@@ -75,13 +79,26 @@ class Service:
         # request is read, would cost five times what the reading does.
         gc.collect()
         gc.freeze()
-        self.metrics.begin(engine.max_model_len, {})
-        seconds = time.monotonic() - self.options.started_at
-        self.metrics.observe_start(seconds)
+        config, num_kv_tokens = self.model.config, self.loop.load_now().free_kv_tokens
+        self.metrics.begin(engine.max_model_len, _cache_labels(config, num_kv_tokens))
+        self.metrics.observe_warmup(self.loop.warmup_seconds)
+        self.metrics.observe_start(seconds := time.monotonic() - self.options.started_at)
         self.lifecycle.become_ready()
         logger.info(
-            "Became ready seconds=%.1f max_model_len=%d", seconds, self.limits.max_model_len
+            "Became ready seconds=%.1f max_model_len=%d kv_cache_tokens=%d max_num_seqs=%d "
+            "max_num_batched_tokens=%d prefix_caching=%s policy=%s batch_invariant=%s",
+            seconds,
+            engine.max_model_len,
+            num_kv_tokens,
+            self.options.max_num_seqs,
+            config.max_num_batched_tokens,
+            config.enable_prefix_caching,
+            config.scheduling_policy,
+            config.batch_invariant,
         )
+
+    def _on_step(self, load: Load) -> None:
+        self.metrics.observe_step(load)
 
     def _on_failure(self, cause: BaseException) -> None:
         logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
@@ -123,6 +140,10 @@ class Service:
     def is_stalled(self) -> bool:
         """Is a step stuck?"""
         return self.loop.is_stalled
+
+    def draw_seed(self) -> int | None:
+        """The seed of a request that came without one; None is chance, without --seed."""
+        return None if self._seeds is None else self._seeds.getrandbits(63)
 
     def cut_all(self) -> int:
         """End every answer with an error; returns how many there were."""
@@ -169,3 +190,17 @@ class Service:
             Generation(workshop, request, stops, record, timeout)
             for request, record in zip(requests, records, strict=True)
         ]
+
+
+def _cache_labels(config: EngineConfig, num_kv_tokens: int) -> dict[str, str]:
+    """What vllm:cache_config_info says, in vLLM's words."""
+    labels = {
+        "block_size": config.block_size,
+        "cache_dtype": config.kv_cache_dtype,
+        "enable_prefix_caching": config.enable_prefix_caching,
+        "gpu_memory_utilization": config.gpu_memory_utilization,
+        "kv_cache_memory_bytes": config.kv_cache_memory_bytes,
+        "kv_cache_size_tokens": num_kv_tokens,
+        "num_gpu_blocks": num_kv_tokens // config.block_size,
+    }
+    return {name: str(value) for name, value in labels.items()}

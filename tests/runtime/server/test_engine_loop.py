@@ -9,9 +9,10 @@ import pytest
 
 from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.request import Load, Output, Request, SamplingParams
-from forebay_runtime.server.engine_loop import EngineLoop, OutputStream
+from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
 from forebay_runtime.server.errors import BadRequest, EngineFailed, QueueFull, Unavailable
 from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.output_stream import OutputStream
 from forebay_runtime.server.queue_gate import QueueGate
 
 TOKENIZER = build_byte_tokenizer()
@@ -39,9 +40,8 @@ async def running(
 ) -> AsyncIterator[tuple[EngineLoop, asyncio.Future[BaseException]]]:
     warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    loop = EngineLoop(
-        lambda: engine, lambda _: warm.set_result(None), failure.set_result, min_stall_seconds
-    )
+    callbacks = Callbacks(lambda _: warm.set_result(None), failure.set_result, lambda _: None)
+    loop = EngineLoop(lambda: engine, callbacks, min_stall_seconds)
     loop.start()
     await asyncio.wait({warm, failure}, return_when=asyncio.FIRST_COMPLETED)
     yield loop, failure
