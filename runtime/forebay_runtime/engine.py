@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from forebay_runtime.batch import Batch
 from forebay_runtime.request import Load, Output, Request
-from forebay_runtime.scheduler import Batch, Scheduler
+from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.step_result import Sampled
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,14 @@ class VramTerm:
 
 @dataclass(frozen=True)
 class Warmth:
-    """What warm-up found out: the seconds of the slowest step that can come, and the memory."""
+    """What warm-up found out: the seconds of the slowest step that can come, and the memory.
+
+    max_step_tokens: as many as a step may compute to stay short; None for as many as the limit.
+    """
 
     slowest_step_seconds: float = 0.0
     vram_terms: tuple[VramTerm, ...] = ()
+    max_step_tokens: int | None = None
 
 
 class EngineLike(Protocol):
@@ -79,7 +85,7 @@ class EngineLike(Protocol):
 
 
 class Runner(Protocol):
-    """Computes a batch; its logits are the sampler's business alone."""
+    """Computes a batch; what is in its result is the sampler's business alone."""
 
     @property
     def num_cold(self) -> int:
@@ -90,10 +96,10 @@ class Runner(Protocol):
 
 
 class Sampler(Protocol):
-    """Picks tokens from what the runner gave."""
+    """Picks tokens, and reads scores and embeddings, from what the runner gave."""
 
-    def sample(self, logits: Any, batch: Batch) -> list[int]:
-        """One token for each of batch.sampled."""
+    def sample(self, result: Any, batch: Batch) -> Any:
+        """One token for each of batch.sampled, and what else its requests asked for."""
 
 
 class Engine:
@@ -123,6 +129,8 @@ class Engine:
         Raises: StartError if there is too little memory for it.
         """
         self._warmth = self._run_every_shape()
+        if self._warmth.max_step_tokens is not None:
+            self.scheduler.lower_step_tokens(self._warmth.max_step_tokens)
 
     @property
     def slowest_warm_step_seconds(self) -> float:
@@ -134,18 +142,14 @@ class Engine:
 
         Raises: ValueError if it can never run.
         """
-        num_tokens = len(request.prompt_token_ids)
-        if not 0 < num_tokens < self.max_model_len:
+        num_tokens, most = len(request.prompt_token_ids), self.max_model_len - request.samples
+        if not 0 < num_tokens <= most:
             raise ValueError(
-                f"the prompt has {num_tokens} tokens; possible are 1 to {self.max_model_len - 1}, "
-                "one less than --max-model-len"
+                f"the prompt has {num_tokens} tokens; possible are 1 to {most} with "
+                f"--max-model-len {self.max_model_len}"
             )
-        if (
-            not 0
-            <= min(request.prompt_token_ids)
-            <= max(request.prompt_token_ids)
-            < self.vocab_size
-        ):
+        lowest, highest = min(request.prompt_token_ids), max(request.prompt_token_ids)
+        if not 0 <= lowest <= highest < self.vocab_size:
             raise ValueError(f"the prompt has token ids outside 0 to {self.vocab_size - 1}")
         if self.scheduler.knows(request.request_id):
             raise ValueError(f"request id {request.request_id} is in use")
@@ -159,10 +163,12 @@ class Engine:
         """Run the model once over whatever the scheduler picked."""
         batch = self.scheduler.schedule()
         if not batch.chunks:
-            return self.scheduler.settle(batch, [])
-        logits = self.runner.run(batch)
-        tokens = self.sampler.sample(logits, batch)
-        return self.scheduler.settle(batch, tokens)
+            return self.scheduler.settle(batch, Sampled())
+        result = self.runner.run(batch)
+        sampled = self.sampler.sample(result, batch)
+        if not isinstance(sampled, Sampled):
+            sampled = Sampled(tuple(sampled))
+        return self.scheduler.settle(batch, sampled)
 
     @property
     def has_work(self) -> bool:

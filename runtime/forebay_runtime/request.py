@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from forebay_runtime.prefix import Prefix
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 _LEAST_TEMPERATURE = 1e-5
@@ -87,6 +89,18 @@ class Constraint(Protocol):
         """Why no token can follow, in a sentence for the client."""
 
 
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """How likely a token was, and the best beside it, before temperature and filters."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    """1 for the best."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The best tokens in falling order: (token id, logprob)."""
+
+
 Pooling = Literal["mean", "last"]
 
 
@@ -111,6 +125,19 @@ class Request:
     output_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
     block_ids: list[int] = field(default_factory=list)
+    """The block table; its first num_unheld_blocks fell out of the window and are not held."""
+    num_unheld_blocks: int = 0
+    prefixes: list[Prefix] = field(default_factory=list)
+    """Its full blocks' contents, as far as they were looked up or published."""
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    """Of the prompt's first tokens, as far as they were scored."""
+    arrival_index: int = 0
+    num_times_passed: int = 0
+    """Requests behind it that ran first because it found no room."""
+    num_cached_tokens: int | None = None
+    """What the prefix cache spared when it first ran."""
+    scheduled_at: float | None = None
+    has_output: bool = False
     _random: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +147,22 @@ class Request:
     def draw(self) -> float:
         """A number in [0, 1), one for each sampled token; a preempted request does not redraw."""
         return self._random.random()
+
+    @property
+    def samples(self) -> bool:
+        """Does it want tokens, or only what its prompt gives?"""
+        return self.pooling is None and self.sampling.max_tokens > 0
+
+    @property
+    def takes_prefix_hits(self) -> bool:
+        """May its prompt come from the cache? Not while all of it is to be scored or pooled."""
+        needs_scores = self.sampling.num_prompt_logprobs is not None and not self.has_output
+        return self.pooling != "mean" and not needs_scores
+
+    @property
+    def held_block_ids(self) -> list[int]:
+        """The blocks that are its to read: all but those behind its window."""
+        return self.block_ids[self.num_unheld_blocks :]
 
     @property
     def num_tokens(self) -> int:
@@ -132,18 +175,6 @@ class Request:
         if start >= num_prompt:
             return self.output_token_ids[start - num_prompt : end - num_prompt]
         return self.prompt_token_ids[start:end] + self.output_token_ids[: max(0, end - num_prompt)]
-
-
-@dataclass(frozen=True)
-class TokenLogprobs:
-    """How likely a token was, and the best beside it, before temperature and filters."""
-
-    token_id: int
-    logprob: float
-    rank: int
-    """1 for the best."""
-    top: tuple[tuple[int, float], ...] = ()
-    """The best tokens in falling order: (token id, logprob)."""
 
 
 @dataclass(frozen=True)

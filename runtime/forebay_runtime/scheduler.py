@@ -4,212 +4,286 @@ There are no prefill and decode phases: every request catches up from num_comput
 num_tokens, within a budget of tokens a step. The engine calls schedule and settle in turn; add and
 abort come between them. Imports no torch.
 
-Order is by arrival, always: running + waiting is the order in which requests came. Whoever must
-make room is the newest, so the oldest never stops.
+Whoever must make room is the least urgent that runs, so the most urgent never stops. A request that
+finds no room is passed by others, but only so often: then all wait until it runs.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
+from forebay_runtime.allocator import Allocator, Hit
+from forebay_runtime.batch import Batch, Chunk, Limits, share_tokens
 from forebay_runtime.blocks import BlockPool, IntegrityError
-from forebay_runtime.request import FinishReason, Load, Output, Request
+from forebay_runtime.finishing import (
+    Ending,
+    EndRules,
+    add_prompt_logprobs,
+    error_of,
+    take_token,
+    to_output,
+)
+from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.step_result import Sampled
+from forebay_runtime.waiting import OrderedRequests, Policy, order_of
+
+__all__ = ["Batch", "Chunk", "Limits", "Rules", "Scheduler"]
+
+_MOST_TIMES_PASSED = 16
+"""Requests behind one that finds no room may run before it, as often as that."""
+
+_MOST_LOOKED_AT = 16
+"""Requests without room that one step looks at, so that a long queue costs a step little."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much a step and a request may hold; max_num_seqs <= max_num_batched_tokens."""
+class Rules:
+    """How a scheduler picks.
 
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The tokens [start, start + num_tokens) of one request, to be computed in one step.
-
-    catches_up: they are its last, so a token is sampled after them.
+    long_prompt_tokens: prompts of more tokens are long, and of these max_long_prompts are read at a
+    time; None means that none is long. window: the tokens that each token attends to in every
+    layer, itself included, two at least; None means all.
     """
 
-    request: Request
-    start: int
-    num_tokens: int
-    catches_up: bool
-
-    @classmethod
-    def of(cls, request: Request, start: int, num_tokens: int) -> Chunk:
-        """A request's tokens from start on."""
-        return cls(request, start, num_tokens, start + num_tokens == request.num_tokens)
-
-    @property
-    def end(self) -> int:
-        """One past the last token."""
-        return self.start + self.num_tokens
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One step's work: chunks of one token first and by length, so that decodes lie together."""
-
-    chunks: tuple[Chunk, ...]
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens over all chunks."""
-        return sum(chunk.num_tokens for chunk in self.chunks)
-
-    @property
-    def sampled(self) -> tuple[Request, ...]:
-        """The requests that get a token from this step, in the chunks' order."""
-        return tuple(chunk.request for chunk in self.chunks if chunk.catches_up)
+    policy: Policy = "fcfs"
+    has_prefix_cache: bool = True
+    long_prompt_tokens: int | None = None
+    max_long_prompts: int = 1
+    window: int | None = None
 
 
 class Scheduler:
     """Continuous batching over one block pool."""
 
-    def __init__(self, pool: BlockPool, limits: Limits, eos_token_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        limits: Limits,
+        eos_token_ids: frozenset[int],
+        rules: Rules = Rules(),  # noqa: B008
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.pool = pool
         self.limits = limits
         self.eos_token_ids = eos_token_ids
-        self._running: list[Request] = []
-        self._waiting: deque[Request] = deque()
+        self.rules = rules
+        self.max_step_tokens = limits.max_num_batched_tokens
+        self._clock = clock
+        self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
+        self._end_rules = EndRules(eos_token_ids, limits.max_model_len)
+        self._requests: dict[str, Request] = {}
+        self._running = OrderedRequests(order_of(rules.policy))
+        self._waiting = OrderedRequests(order_of(rules.policy))
+        self._arrivals = count()
         self._ended: list[Output] = []
+        self._num_preemptions = 0
+        self._num_prefix_queries = 0
+        self._num_prefix_hits = 0
+        self._num_step_tokens = 0
 
     @property
     def has_work(self) -> bool:
         """Is there a request to move or an end to report?"""
-        return bool(self._running or self._waiting or self._ended)
+        return bool(self._requests or self._ended)
 
     @property
     def running(self) -> tuple[Request, ...]:
-        """Requests that hold blocks, in order of arrival."""
+        """Requests that take part in steps, the most urgent first."""
         return tuple(self._running)
 
     @property
     def waiting(self) -> tuple[Request, ...]:
-        """Requests that hold none, in order of arrival; all came after those running."""
+        """Requests that hold no blocks, the most urgent first."""
         return tuple(self._waiting)
 
     def knows(self, request_id: str) -> bool:
         """Is there a request of this id?"""
-        return any(r.request_id == request_id for r in (*self._running, *self._waiting))
+        return request_id in self._requests
+
+    def lower_step_tokens(self, max_step_tokens: int) -> None:
+        """Compute fewer tokens a step than the limit, but one for each request at least."""
+        at_most = self.limits.max_num_batched_tokens
+        self.max_step_tokens = max(self.limits.max_num_seqs, min(max_step_tokens, at_most))
 
     def add(self, request: Request) -> None:
-        """Queue a request behind all others."""
-        self._waiting.append(request)
+        """Queue a request behind all others that are as urgent."""
+        request.arrival_index = next(self._arrivals)
+        self._requests[request.request_id] = request
+        self._waiting.add(request)
 
     def abort(self, request_id: str) -> None:
         """End a request and free its blocks; an id that is not known is no error."""
-        for queue in (self._running, self._waiting):
-            for request in queue:
-                if request.request_id == request_id:
-                    queue.remove(request)
-                    self._end(request, "abort")
-                    return
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._ended.append(self._end(request, Ending("abort")))
 
     def schedule(self) -> Batch:
-        """Pick the next step's tokens: the running first, then as many waiting as fit."""
-        chunks = self._schedule_running()
-        num_tokens_left = self.limits.max_num_batched_tokens - sum(c.num_tokens for c in chunks)
-        chunks += self._admit(num_tokens_left)
+        """Pick the next step's tokens: some for everyone who runs, newcomers included."""
+        self._admit()
+        missing = [r.num_tokens - r.num_computed_tokens for r in self._running]
+        chunks: list[Chunk] = []
+        for num_tokens in share_tokens(missing, self.max_step_tokens):
+            # Those behind may have been preempted meanwhile, those before never.
+            if len(chunks) == len(self._running):
+                break
+            request = self._running[len(chunks)]
+            num_fitting = self._make_room(request, num_tokens)
+            if num_fitting:
+                chunks.append(Chunk.of(request, request.num_computed_tokens, num_fitting))
         return Batch(tuple(sorted(chunks, key=lambda chunk: (chunk.num_tokens > 1, chunk.end))))
 
-    def settle(self, batch: Batch, token_ids: Sequence[int]) -> list[Output]:
-        """Record what the step computed; token_ids are in the order of batch.sampled."""
+    def settle(self, batch: Batch, sampled: Sampled) -> list[Output]:
+        """Record what a step computed; the outputs of those that got something or ended."""
         outputs, self._ended = self._ended, []
-        sampled = batch.sampled
+        self._num_step_tokens = batch.num_tokens
+        token_ids = iter(sampled.token_ids)
         for chunk in batch.chunks:
-            chunk.request.num_computed_tokens = chunk.end
-        for request, token_id in zip(sampled, token_ids, strict=True):
-            request.output_token_ids.append(token_id)
-            reason = self._finish_reason(request, token_id)
-            outputs.append(Output(request.request_id, (token_id,), reason))
-            if reason is not None:
-                self._running.remove(request)
-                self._release(request)
+            self._allocator.note_computed(chunk.request, chunk.end)
+            token_id = next(token_ids) if chunk.catches_up else None
+            output = self._advance(chunk, token_id, sampled)
+            if output is not None:
+                outputs.append(output)
         return outputs
 
     def load_now(self) -> Load:
         """How busy the scheduler is."""
+        pool = self.pool
+        num_slots = pool.num_held_blocks * pool.block_size
+        num_empty = sum(
+            len(r.block_ids) * pool.block_size - r.num_computed_tokens for r in self._running
+        )
         return Load(
             num_running=len(self._running),
             num_waiting=len(self._waiting),
-            kv_cache_usage=self.pool.usage,
-            free_kv_tokens=self.pool.num_free_blocks * self.pool.block_size,
+            kv_cache_usage=pool.usage,
+            free_kv_tokens=pool.num_free_blocks * pool.block_size,
+            num_preemptions=self._num_preemptions,
+            num_prefix_queries=self._num_prefix_queries,
+            num_prefix_hits=self._num_prefix_hits,
+            num_step_tokens=self._num_step_tokens,
+            kv_fragmentation=num_empty / num_slots if num_slots else 0.0,
         )
 
     def check_integrity(self) -> None:
-        """Check that every block is free or held by one running request, and tokens add up.
+        """Check that blocks, tokens and lines add up.
 
         Raises: IntegrityError.
         """
-        self.pool.check_integrity(request.block_ids for request in self._running)
-        for request in (*self._running, *self._waiting):
-            num_held = len(request.block_ids) * self.pool.block_size
-            if not 0 <= request.num_computed_tokens <= min(request.num_tokens, num_held):
-                raise IntegrityError(
-                    f"request {request.request_id} has {request.num_computed_tokens} tokens "
-                    f"computed of {request.num_tokens}, in blocks for {num_held}"
-                )
+        self._allocator.check_integrity(self._running)
+        for request in self._waiting:
+            if request.block_ids or request.num_computed_tokens:
+                raise IntegrityError(f"request {request.request_id} waits and holds blocks")
+        if len(self._running) + len(self._waiting) != len(self._requests):
+            raise IntegrityError("a request is lost, or in two lines")
 
-    def _schedule_running(self) -> list[Chunk]:
-        """Give every running request its next tokens, oldest first, and one at least to each."""
-        chunks: list[Chunk] = []
-        num_tokens_left = self.limits.max_num_batched_tokens
-        while len(chunks) < len(self._running):
-            request = self._running[len(chunks)]
-            num_behind = len(self._running) - len(chunks) - 1
-            num_missing = request.num_tokens - request.num_computed_tokens
-            num_tokens = min(num_missing, num_tokens_left - num_behind)
-            if not self._grow(request, request.num_computed_tokens + num_tokens):
+    def _admit(self) -> None:
+        """Start those who wait and find room, the most urgent first."""
+        without_room: list[Request] = []
+        for request in tuple(self._waiting):
+            if self._is_too_large(request):
+                self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
+                continue
+            if self._waits_for_long_prompts(request):
+                continue
+            hit = self._allocator.find_hit(request)
+            if self._find_room(request, hit):
+                self._start(request, hit)
+                for other in without_room:
+                    other.num_times_passed += 1
+                continue
+            without_room.append(request)
+            is_next = request.num_times_passed >= _MOST_TIMES_PASSED
+            if self._has_no_seat or is_next or len(without_room) == _MOST_LOOKED_AT:
                 break
-            chunks.append(Chunk.of(request, request.num_computed_tokens, num_tokens))
-            num_tokens_left -= num_tokens
-        return chunks
 
-    def _grow(self, request: Request, num_tokens: int) -> bool:
-        """Give a running request blocks for num_tokens; False if it was the one to make room."""
-        num_missing = self.pool.num_blocks_for(num_tokens) - len(request.block_ids)
-        while num_missing > self.pool.num_free_blocks:
-            newest = self._running.pop()
-            self._release(newest)
-            if newest is request:
-                # Alone and still short: waiting would not help. _admit ends it with an error.
-                self._waiting.appendleft(request)
+    @property
+    def _has_no_seat(self) -> bool:
+        return len(self._running) >= self.limits.max_num_seqs
+
+    def _is_too_large(self, request: Request) -> bool:
+        return self._num_blocks_wanted(request, Hit()) > self.pool.num_blocks
+
+    def _waits_for_long_prompts(self, request: Request) -> bool:
+        """Is its prompt long, with as many long ones being read as may be?"""
+        most = self.rules.long_prompt_tokens
+        if most is None or request.num_tokens <= most:
+            return False
+        num_long = sum(
+            r.num_tokens - (r.num_cached_tokens or 0) > most
+            for r in self._running
+            if r.num_computed_tokens < len(r.prompt_token_ids)
+        )
+        return num_long >= self.rules.max_long_prompts
+
+    def _find_room(self, request: Request, hit: Hit) -> bool:
+        """Is there room for a waiting request, or was it made by stopping less urgent ones?"""
+        leaving: list[Request] = []
+        while not self._fits(request, hit, leaving):
+            num_left = len(self._running) - len(leaving)
+            if self.rules.policy == "fcfs" or num_left == 0:
                 return False
-            self._waiting.appendleft(newest)
-        request.block_ids += self.pool.allocate(max(0, num_missing))
+            if self._running[num_left - 1].priority <= request.priority:
+                return False
+            leaving.append(self._running[num_left - 1])
+        for other in leaving:
+            self._preempt(other)
         return True
 
-    def _admit(self, num_tokens_left: int) -> list[Chunk]:
-        """Start waiting requests in order, each with blocks for its whole prompt."""
-        chunks: list[Chunk] = []
-        while self._waiting and num_tokens_left and len(self._running) < self.limits.max_num_seqs:
-            request = self._waiting[0]
-            num_blocks = self.pool.num_blocks_for(self._num_tokens_to_reserve(request))
-            if num_blocks > self.pool.num_blocks:
-                self._waiting.popleft()
-                self._end(request, "error", self._outgrown(request))
-                continue
-            # A block for each running one stays free, or the newcomer would be preempted at once.
-            if num_blocks + len(self._running) > self.pool.num_free_blocks and self._running:
-                break
-            self._running.append(self._waiting.popleft())
-            request.block_ids += self.pool.allocate(num_blocks)
-            num_tokens = min(request.num_tokens, num_tokens_left)
-            chunks.append(Chunk.of(request, 0, num_tokens))
-            num_tokens_left -= num_tokens
-        return chunks
-
-    def _num_tokens_to_reserve(self, request: Request) -> int:
-        """The tokens known now and, unless it is the last and so never computed, the next one."""
-        num_most = min(
-            len(request.prompt_token_ids) + request.sampling.max_tokens, self.limits.max_model_len
+    def _fits(self, request: Request, hit: Hit, leaving: Sequence[Request]) -> bool:
+        """Is there room for a request, with some of those that run gone?"""
+        num_staying = len(self._running) - len(leaving)
+        if num_staying >= self.limits.max_num_seqs:
+            return False
+        # Those that stay get what they lack and a block each to grow into, or the newcomer would
+        # be preempted soon.
+        num_promised = sum(
+            1 + self._num_blocks_wanted(other, Hit.of(other))
+            for other in self._running.first(num_staying)
         )
-        return min(request.num_tokens + 1, num_most - 1)
+        num_free = self._allocator.num_free_blocks_beside(hit, leaving)
+        return self._num_blocks_wanted(request, hit) + num_promised <= num_free
+
+    def _num_blocks_wanted(self, request: Request, hit: Hit) -> int:
+        """Blocks beside a hit for all tokens known and, unless that one is never computed, one."""
+        num_most = len(request.prompt_token_ids) + max(1, request.sampling.max_tokens) - 1
+        num_tokens = min(request.num_tokens + 1, num_most, self.limits.max_model_len)
+        return self._allocator.num_blocks_wanted(num_tokens, self.max_step_tokens, hit)
+
+    def _start(self, request: Request, hit: Hit) -> None:
+        self._waiting.remove(request)
+        self._allocator.begin(request, hit)
+        self._running.add(request)
+        request.num_times_passed = 0
+        if request.scheduled_at is None:
+            request.scheduled_at = self._clock()
+            request.num_cached_tokens = request.num_computed_tokens
+            if self.rules.has_prefix_cache and request.takes_prefix_hits:
+                self._num_prefix_queries += request.num_tokens
+                self._num_prefix_hits += request.num_computed_tokens
+
+    def _make_room(self, request: Request, num_tokens: int) -> int:
+        """Blocks for a running request's next num_tokens or fewer; 0 if it was the one to go."""
+        while True:
+            num_fitting = self._allocator.grow(request, num_tokens)
+            if num_fitting > 0:
+                return num_fitting
+            if len(self._running) == 1:
+                self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
+                return 0
+            last = self._running[-1]
+            self._preempt(last)
+            if last is request:
+                return 0
+
+    def _preempt(self, request: Request) -> None:
+        """Let a running request wait again; its tokens stay, and will be computed once more."""
+        self._running.remove(request)
+        self._allocator.release(request)
+        self._waiting.add(request)
+        self._num_preemptions += 1
 
     def _outgrown(self, request: Request) -> str:
         return (
@@ -218,23 +292,33 @@ class Scheduler:
             "or raise --kv-cache-memory-bytes"
         )
 
-    def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
-        sampling = request.sampling
-        if token_id in sampling.stop_token_ids:
-            return "stop"
-        if token_id in self.eos_token_ids and not sampling.ignore_eos:
-            return "stop"
-        if len(request.output_token_ids) >= sampling.max_tokens:
-            return "length"
-        if request.num_tokens >= self.limits.max_model_len:
-            return "length"
-        return None
+    def _advance(self, chunk: Chunk, token_id: int | None, sampled: Sampled) -> Output | None:
+        """Move a request by its chunk; None while its prompt is not computed to the end."""
+        request = chunk.request
+        name = request.request_id
+        add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
+        error = sampled.errors.get(name) or error_of(request)
+        if error is not None:
+            return self._end(request, Ending("error", error))
+        if token_id is not None:
+            ending = take_token(request, token_id, self._end_rules)
+        elif request.samples or chunk.end < request.num_tokens:
+            return None
+        else:
+            ending = Ending("length" if request.pooling is None else "stop")
+        if ending is not None:
+            self._forget(request)
+        return to_output(request, ending, token_id, sampled)
 
-    def _end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
-        self._release(request)
-        self._ended.append(Output(request.request_id, (), reason, error))
+    def _end(self, request: Request, ending: Ending) -> Output:
+        """End a request that gets nothing more."""
+        self._forget(request)
+        return to_output(request, ending)
 
-    def _release(self, request: Request) -> None:
-        self.pool.release(request.block_ids)
-        request.block_ids.clear()
-        request.num_computed_tokens = 0
+    def _forget(self, request: Request) -> None:
+        del self._requests[request.request_id]
+        if request in self._running:
+            self._running.remove(request)
+            self._allocator.release(request)
+        else:
+            self._waiting.remove(request)

@@ -1,62 +1,73 @@
-"""A runner without a model: the next token is a sum over all tokens so far, from a fake cache.
+"""A runner without a model, over a cache that really holds what blocks hold.
 
-It stands at the seam between engine and runner. Every computed token is written into its block's
-slot, and what a request's blocks hold is read back before a token is made, so that a block lost,
-shared or read too early changes an answer or fails.
+It stands at the seam between engine and runner. What a token leaves in its block's slot depends on
+the token and on all that its window sees in the slots before it, as keys and values of deeper
+layers do; the next token is read off the last slot. So a block that is stale, lost, shared with the
+wrong request or let go too early changes an answer.
 """
 
+from collections.abc import Iterable
+
+from forebay_runtime.batch import Batch
 from forebay_runtime.request import Request
-from forebay_runtime.scheduler import Batch
+from forebay_runtime.step_result import Sampled, StepResult
 
 NUM_TOKENS = 97
+_MODULUS = (1 << 61) - 1
 
 
-def next_token(token_ids: list[int]) -> int:
-    """What the fake model says after these tokens; order counts."""
-    total = 0
-    for token_id in token_ids:
-        total = (total * 31 + token_id + 1) % 1_000_003
-    return total % NUM_TOKENS
+def _value(token_id: int, seen: Iterable[int]) -> int:
+    """What a token leaves behind after what it sees; order counts."""
+    total = token_id + 1
+    for value in seen:
+        total = (total * 1_000_003 + value) % _MODULUS
+    return total
 
 
-def answer_alone(prompt_token_ids: list[int], num_tokens: int) -> list[int]:
+def answer_alone(
+    prompt_token_ids: list[int], num_tokens: int, window: int | None = None
+) -> list[int]:
     """What a request gets that nothing disturbs."""
-    token_ids = list(prompt_token_ids)
-    for _ in range(num_tokens):
-        token_ids.append(next_token(token_ids))
+    token_ids, values = list(prompt_token_ids), []
+    while len(token_ids) < len(prompt_token_ids) + num_tokens:
+        while len(values) < len(token_ids):
+            seen = values if window is None else values[max(0, len(values) - window + 1) :]
+            values.append(_value(token_ids[len(values)], seen))
+        token_ids.append(values[-1] % NUM_TOKENS)
     return token_ids[len(prompt_token_ids) :]
 
 
 class FakeRunner:
-    """Computes batches over a cache of token ids; its logits are the next tokens themselves."""
+    """Computes batches over a cache of numbers; its logits are the next tokens themselves."""
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, window: int | None = None) -> None:
         self.num_cold = 0
         self.batches: list[Batch] = []
         self._block_size = block_size
-        self._cache: dict[int, tuple[int, int]] = {}
+        self._window = window
+        self._slots: dict[int, int] = {}
 
-    def run(self, batch: Batch) -> list[int]:
+    def run(self, batch: Batch) -> StepResult:
         self.batches.append(batch)
         for chunk in batch.chunks:
-            tokens = chunk.request.token_ids(chunk.start, chunk.end)
-            for position, token_id in zip(range(chunk.start, chunk.end), tokens, strict=True):
-                self._cache[self._slot(chunk.request, position)] = (position, token_id)
-        return [next_token(self._read(request)) for request in batch.sampled]
+            token_ids = chunk.request.token_ids(chunk.start, chunk.end)
+            slots = self._find_slots(chunk.request, chunk.end)
+            for position, token_id in enumerate(token_ids, chunk.start):
+                first = 0 if self._window is None else max(0, position - self._window + 1)
+                seen = [self._slots[slot] for slot in slots[first:position]]
+                self._slots[slots[position]] = _value(token_id, seen)
+        return StepResult([self._next_token(request) for request in batch.sampled])
 
-    def _read(self, request: Request) -> list[int]:
-        cached = [self._cache[self._slot(request, p)] for p in range(request.num_tokens)]
-        if [position for position, _ in cached] != list(range(request.num_tokens)):
-            raise AssertionError(f"the blocks of {request.request_id} hold someone else's tokens")
-        return [token_id for _, token_id in cached]
+    def _next_token(self, request: Request) -> int:
+        return self._slots[self._find_slots(request, request.num_tokens)[-1]] % NUM_TOKENS
 
-    def _slot(self, request: Request, position: int) -> int:
-        block_id = request.block_ids[position // self._block_size]
-        return block_id * self._block_size + position % self._block_size
+    def _find_slots(self, request: Request, num_tokens: int) -> list[int]:
+        size, block_ids = self._block_size, request.block_ids
+        return [block_ids[place // size] * size + place % size for place in range(num_tokens)]
 
 
 class FakeSampler:
     """Takes what the fake runner gave."""
 
-    def sample(self, logits: list[int], batch: Batch) -> list[int]:
-        return logits
+    def sample(self, result: StepResult, batch: Batch) -> Sampled:
+        return Sampled(tuple(result.logits))

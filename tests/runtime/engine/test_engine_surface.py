@@ -1,17 +1,21 @@
 """What the server may ask of an engine, shown with a fake model."""
 
+import time
+from typing import Any
+
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, EngineLike, Warmth
-from forebay_runtime.request import Output, Request, SamplingParams
+from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.scheduler import Limits, Scheduler
+from scheduler_play import told
 
 
-def build_engine() -> Engine:
+def build_engine(warmth: Warmth = Warmth()) -> Engine:  # noqa: B008
     scheduler = Scheduler(BlockPool(50, 4), Limits(4, 16, 32), frozenset({96}))
-    return Engine(scheduler, FakeRunner(4), FakeSampler(), Warmth, vocab_size=97)
+    return Engine(scheduler, FakeRunner(4), FakeSampler(), lambda: warmth, vocab_size=97)
 
 
 def request(prompt: list[int], name: str = "a") -> Request:
@@ -28,10 +32,43 @@ def test_a_step_gives_each_request_its_token() -> None:
     engine.add(request([1, 2], "a"))
     engine.add(request([3], "b"))
     first_a, first_b = answer_alone([1, 2], 1)[0], answer_alone([3], 1)[0]
-    assert sorted(engine.step(), key=lambda output: output.request_id) == [
-        Output("a", (first_a,)),
-        Output("b", (first_b,)),
-    ]
+    assert sorted(told(engine.step())) == [("a", (first_a,), None), ("b", (first_b,), None)]
+
+
+def test_the_first_output_tells_when_a_request_was_scheduled_and_what_was_cached() -> None:
+    engine = build_engine()
+    before = time.monotonic()
+    engine.add(request([1, 2]))
+    first, second = engine.step() + engine.step()
+    assert first.scheduled_at is not None and before <= first.scheduled_at <= time.monotonic()
+    assert (first.num_cached_tokens, second.num_cached_tokens, second.scheduled_at) == (
+        0,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        pytest.param({"pooling": "mean"}, "stop", id="an-embedding"),
+        pytest.param({"sampling": SamplingParams(0)}, "length", id="nothing-sampled"),
+    ],
+)
+def test_a_prompt_that_asks_for_no_token_may_fill_the_model(
+    more: dict[str, Any], reason: str
+) -> None:
+    engine = build_engine()
+    fields: dict[str, Any] = {"sampling": SamplingParams(3), **more}
+    engine.add(Request("a", [1] * 32, **fields))
+    engine.step()
+    assert told(engine.step()) == [("a", (), reason)]
+
+
+def test_a_step_that_would_be_slow_is_made_smaller_when_warm() -> None:
+    engine = build_engine(Warmth(slowest_step_seconds=4.0, max_step_tokens=8))
+    engine.warm_up()
+    assert (engine.scheduler.max_step_tokens, engine.slowest_warm_step_seconds) == (8, 4.0)
 
 
 def test_an_idle_engine_has_no_work_and_a_step_of_it_gives_nothing() -> None:
@@ -63,7 +100,7 @@ def test_an_id_in_use_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_tokens", 0), ("temperature", -1), ("top_p", 0), ("top_p", 1.5), ("top_k", -1)],
+    [("max_tokens", -1), ("temperature", -1), ("top_p", 0), ("top_p", 1.5), ("top_k", -1)],
 )
 def test_sampling_that_means_nothing_is_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):

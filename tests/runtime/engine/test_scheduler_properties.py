@@ -1,28 +1,83 @@
 """Whatever comes in whatever order, with pools far too small: nothing is lost, everyone ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
+from forebay_runtime.batch import Batch, Limits
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.request import Output, Request, SamplingParams
-from forebay_runtime.scheduler import Limits, Scheduler
+from forebay_runtime.scheduler import Rules, Scheduler
 
-BLOCK_SIZE = 4
-MAX_MODEL_LEN = 48
+MAX_MODEL_LEN = 40
+LAST_EVENT = 40
+MOST_STEPS = 5_000
+NUM_SHARED_TOKENS = 30
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that comes before some step, and perhaps is aborted before a later one."""
+    """A request that comes before some step, and perhaps is aborted before a later one.
+
+    Its prompt begins with up to num_shared tokens that others of its family have too.
+    """
 
     at_step: int
     num_prompt_tokens: int
     max_tokens: int
-    abort_at_step: int | None
+    abort_at_step: int | None = None
+    family: int = 0
+    num_shared: int = 0
+    cache_salt: str = ""
+    priority: int = 0
+    num_prompt_logprobs: int | None = None
+
+    def request(self, index: int) -> Request:
+        """Itself, as the index-th of a play."""
+        shared = [self.family + place % 2 for place in range(NUM_SHARED_TOKENS)][: self.num_shared]
+        prompt = shared + [(index * 7 + place) % 97 for place in range(MAX_MODEL_LEN)]
+        sampling = SamplingParams(
+            self.max_tokens, temperature=0, num_prompt_logprobs=self.num_prompt_logprobs
+        )
+        return Request(
+            str(index),
+            prompt[: self.num_prompt_tokens],
+            sampling,
+            priority=self.priority,
+            cache_salt=self.cache_salt,
+        )
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens that it gets if nothing ends it early."""
+        return min(self.max_tokens, MAX_MODEL_LEN - self.num_prompt_tokens)
+
+    @property
+    def num_tokens_to_compute(self) -> int:
+        """Its last token is never computed, if it gets any."""
+        return self.num_prompt_tokens + max(0, self.num_output_tokens - 1)
+
+
+@dataclass(frozen=True)
+class World:
+    """What an engine has to make do with."""
+
+    num_blocks: int
+    block_size: int
+    limits: Limits
+    rules: Rules = field(default_factory=Rules)
+
+    def outgrows(self, arrival: Arrival) -> bool:
+        """Can the whole pool at some time not hold what the next token attends to?"""
+        size, window = self.block_size, self.rules.window or MAX_MODEL_LEN
+        return any(
+            -(-num_tokens // size) - max(0, num_tokens - window) // size > self.num_blocks
+            for num_tokens in range(1, arrival.num_tokens_to_compute + 1)
+        )
 
 
 arrivals = st.lists(
@@ -30,92 +85,134 @@ arrivals = st.lists(
         Arrival,
         at_step=st.integers(0, 20),
         num_prompt_tokens=st.integers(1, MAX_MODEL_LEN - 1),
-        max_tokens=st.integers(1, 24),
-        abort_at_step=st.none() | st.integers(0, 40),
+        max_tokens=st.integers(0, 24),
+        abort_at_step=st.none() | st.integers(0, LAST_EVENT),
+        family=st.integers(0, 1),
+        num_shared=st.integers(0, NUM_SHARED_TOKENS),
+        cache_salt=st.sampled_from(["", "", "", "salt"]),
+        priority=st.integers(0, 2),
+        num_prompt_logprobs=st.sampled_from([None, None, None, 0]),
     ),
-    max_size=10,
+    max_size=12,
 )
 limits = st.builds(
     lambda num_seqs, extra_tokens: Limits(num_seqs, num_seqs + extra_tokens, MAX_MODEL_LEN),
     num_seqs=st.integers(1, 5),
     extra_tokens=st.integers(0, 20),
 )
+worlds = st.builds(
+    World,
+    num_blocks=st.integers(1, 14),
+    block_size=st.sampled_from([1, 2, 4, 8]),
+    limits=limits,
+    rules=st.builds(
+        Rules,
+        policy=st.sampled_from(["fcfs", "priority"]),
+        has_prefix_cache=st.booleans(),
+        long_prompt_tokens=st.none() | st.integers(1, 30),
+        max_long_prompts=st.integers(1, 2),
+        window=st.none() | st.integers(2, 20),
+    ),
+)
 
 
 class Play:
     """One run of an engine with a fake model, watched after every step."""
 
-    def __init__(self, num_blocks: int, limits: Limits, arrivals: list[Arrival]) -> None:
-        self.runner = FakeRunner(BLOCK_SIZE)
-        self.scheduler = Scheduler(BlockPool(num_blocks, BLOCK_SIZE), limits, frozenset())
+    def __init__(self, world: World, arrivals: list[Arrival]) -> None:
+        window = world.rules.window
+        self.world = world
+        self.runner = FakeRunner(world.block_size, window)
+        pool = BlockPool(world.num_blocks, world.block_size)
+        self.scheduler = Scheduler(pool, world.limits, frozenset(), world.rules)
         self.engine = Engine(self.scheduler, self.runner, FakeSampler(), Warmth, vocab_size=97)
-        self.arrivals = dict(enumerate(sorted(arrivals, key=lambda arrival: arrival.at_step)))
+        self.arrivals = dict(enumerate(arrivals))
         self.outputs: dict[str, list[Output]] = {str(index): [] for index in self.arrivals}
-
-    def prompt(self, index: int) -> list[int]:
-        return [(index * 7 + place) % 97 for place in range(self.arrivals[index].num_prompt_tokens)]
 
     def run(self) -> None:
         step = 0
-        while self.engine.has_work or step <= 40:
+        while self.engine.has_work or step <= LAST_EVENT:
             self._arrive(step)
-            before = len(self.runner.batches)
-            for output in self.engine.step():
+            had_work, num_batches = self.engine.has_work, len(self.runner.batches)
+            outputs = self.engine.step()
+            batches = self.runner.batches[num_batches:]
+            assert bool(batches or outputs) == had_work, "a step moves something, or tells an end"
+            for output in outputs:
                 self.outputs[output.request_id].append(output)
-            self._check_step(self.runner.batches[before:])
+            self._check_step(batches)
             step += 1
-            assert step < 5_000, "some request never ends"
+            assert step < MOST_STEPS, "some request never ends"
 
     def _arrive(self, step: int) -> None:
         for index, arrival in self.arrivals.items():
             if arrival.abort_at_step == step:
                 self.engine.abort(str(index))
             if arrival.at_step == step:
-                sampling = SamplingParams(max_tokens=arrival.max_tokens, temperature=0)
-                self.engine.add(Request(str(index), self.prompt(index), sampling))
+                self.engine.add(arrival.request(index))
 
-    def _check_step(self, batches: list) -> None:  # type: ignore[type-arg]
+    def _check_step(self, batches: list[Batch]) -> None:
         self.scheduler.check_integrity()
-        order = [int(r.request_id) for r in (*self.scheduler.running, *self.scheduler.waiting)]
-        assert order == sorted(order), "requests run and wait in order of arrival"
+        assert all(request.num_times_passed <= 16 for request in self.scheduler.waiting)
         for batch in batches:
             assert batch.num_tokens <= self.scheduler.limits.max_num_batched_tokens
             assert len(batch.chunks) <= self.scheduler.limits.max_num_seqs
             picked = {chunk.request.request_id for chunk in batch.chunks}
-            missed = {r.request_id for r in self.scheduler.running} - picked
+            missed = {request.request_id for request in self.scheduler.running} - picked
             assert not missed, "every running request gets at least a token every step"
 
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(1, 14), limits, arrivals)
-def test_every_request_ends_once_with_the_tokens_it_gets_alone(
-    num_blocks: int, limits: Limits, arrivals: list[Arrival]
-) -> None:
-    play = Play(num_blocks, limits, arrivals)
-    play.run()
-    assert play.scheduler.pool.num_free_blocks == num_blocks
-    for index, arrival in play.arrivals.items():
-        outputs = play.outputs[str(index)]
+    def check_answer(self, index: int) -> None:
+        """The index-th request ended once, rightly, with the tokens it gets alone."""
+        arrival, outputs = self.arrivals[index], self.outputs[str(index)]
         assert [o.finish_reason is not None for o in outputs].count(True) == 1
         last = outputs[-1]
         assert last.finish_reason is not None, "nothing follows the end"
         token_ids = [token_id for output in outputs for token_id in output.token_ids]
-        num_most = min(arrival.max_tokens, MAX_MODEL_LEN - arrival.num_prompt_tokens)
-        assert token_ids == answer_alone(play.prompt(index), num_most)[: len(token_ids)]
+        prompt = arrival.request(index).prompt_token_ids
+        expected = answer_alone(prompt, arrival.num_output_tokens, self.world.rules.window)
+        assert token_ids == expected[: len(token_ids)]
         if last.finish_reason == "length":
-            assert len(token_ids) == num_most
-        if last.finish_reason == "error":
-            num_needed = arrival.num_prompt_tokens + num_most - 1
-            assert num_needed > num_blocks * BLOCK_SIZE, "only what outgrows the cache may fail"
+            assert len(token_ids) == len(expected)
         if last.finish_reason == "abort":
             assert arrival.abort_at_step is not None
+        else:
+            assert (last.finish_reason == "error") == self.world.outgrows(arrival)
+        num_cached = outputs[0].num_cached_tokens or 0
+        assert num_cached < len(prompt), "one token at least is computed"
+        assert not (num_cached and arrival.num_prompt_logprobs is not None)
+
+
+def check_play(world: World, arrivals: list[Arrival]) -> Play:
+    play = Play(world, arrivals)
+    play.run()
+    load = play.engine.load_now()
+    assert (load.num_running, load.num_waiting, load.kv_cache_usage) == (0, 0, 0.0)
+    assert load.free_kv_tokens == world.num_blocks * world.block_size
+    for index in play.arrivals:
+        play.check_answer(index)
+    return play
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds, arrivals)
+def test_every_request_ends_once_with_the_tokens_it_gets_alone(
+    world: World, arrivals: list[Arrival]
+) -> None:
+    check_play(world, arrivals)
+
+
+@pytest.mark.long
+@settings(max_examples=20_000, deadline=None)
+@given(worlds, arrivals)
+def test_every_request_ends_once_in_very_many_histories(
+    world: World, arrivals: list[Arrival]
+) -> None:
+    check_play(world, arrivals)
 
 
 @settings(max_examples=50, deadline=None)
 @given(limits, arrivals)
 def test_in_a_large_pool_nothing_is_computed_twice(limits: Limits, arrivals: list[Arrival]) -> None:
-    play = Play(200, limits, arrivals)
-    play.run()
+    play = check_play(World(400, 4, limits), arrivals)
     computed = [
         (chunk.request.request_id, position)
         for batch in play.runner.batches

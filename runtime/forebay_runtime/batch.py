@@ -1,0 +1,84 @@
+"""One step's work: which tokens of which requests are computed together.
+
+Made by the scheduler, read by runner and sampler. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forebay_runtime.request import Request
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a step and a request may hold; max_num_seqs <= max_num_batched_tokens."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The tokens [start, start + num_tokens) of one request, to be computed in one step.
+
+    catches_up: they are its last and it wants more, so a token is sampled after them.
+    """
+
+    request: Request
+    start: int
+    num_tokens: int
+    catches_up: bool
+
+    @classmethod
+    def of(cls, request: Request, start: int, num_tokens: int) -> Chunk:
+        """A request's tokens from start on."""
+        is_last = start + num_tokens == request.num_tokens
+        return cls(request, start, num_tokens, is_last and request.samples)
+
+    @property
+    def end(self) -> int:
+        """One past the last token."""
+        return self.start + self.num_tokens
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's work: chunks of one token first and by length, so that decodes lie together."""
+
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens over all chunks."""
+        return sum(chunk.num_tokens for chunk in self.chunks)
+
+    @property
+    def sampled(self) -> tuple[Request, ...]:
+        """The requests that get a token from this step, in the chunks' order."""
+        return tuple(chunk.request for chunk in self.chunks if chunk.catches_up)
+
+
+def share_tokens(missing: Sequence[int], num_tokens: int) -> list[int]:
+    """Share a step's tokens among requests that miss so many each, the most urgent first.
+
+    Each gets one. Half of the rest goes to the most urgent, so that no long prompt starves; what
+    is left goes to whoever misses least, so that no short prompt waits for a long one. What is
+    left by all is nobody's: the sum is min(num_tokens, sum(missing)).
+    missing: at least 1 each; num_tokens: at least as many as there are requests.
+    """
+    shares = [1] * len(missing)
+    left = num_tokens - len(missing)
+    for_urgent = left // 2
+    for index, wanted in enumerate(missing):
+        given = min(wanted - 1, for_urgent)
+        shares[index] += given
+        for_urgent -= given
+        left -= given
+    for index in sorted(range(len(missing)), key=lambda index: missing[index] - shares[index]):
+        given = min(missing[index] - shares[index], left)
+        shares[index] += given
+        left -= given
+    return shares

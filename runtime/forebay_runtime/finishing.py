@@ -1,0 +1,105 @@
+"""When a request has ended, and what its token meant.
+
+Pure decisions for the scheduler: nothing here takes or frees anything. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forebay_runtime.request import FinishReason, Output, Request, TokenLogprobs
+from forebay_runtime.step_result import Sampled
+
+_NOTHING = Sampled()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a request ended, and by which token where it was one."""
+
+    reason: FinishReason
+    error: str | None = None
+    stop_token_id: int | None = None
+
+
+@dataclass(frozen=True)
+class EndRules:
+    """What ends requests besides their own wishes."""
+
+    eos_token_ids: frozenset[int]
+    max_model_len: int
+
+
+def take_token(request: Request, token_id: int, rules: EndRules) -> Ending | None:
+    """Add a sampled token to a request; how it ends with it, if it does."""
+    request.output_token_ids.append(token_id)
+    constraint = request.constraint
+    if constraint is not None:
+        constraint.accept(token_id)
+    if _is_end_token(request, token_id, rules.eos_token_ids):
+        return Ending("stop", stop_token_id=token_id)
+    if constraint is not None and constraint.error is not None:
+        return Ending("error", constraint.error)
+    if constraint is not None and constraint.is_complete:
+        return Ending("stop")
+    num_output_tokens = len(request.output_token_ids)
+    if num_output_tokens >= request.sampling.max_tokens:
+        return Ending("length")
+    if request.num_tokens >= rules.max_model_len:
+        return Ending("length")
+    return None
+
+
+def _is_end_token(request: Request, token_id: int, eos_token_ids: frozenset[int]) -> bool:
+    sampling = request.sampling
+    if len(request.output_token_ids) < sampling.min_tokens:
+        return False
+    is_eos = token_id in eos_token_ids and not sampling.ignore_eos
+    return is_eos or token_id in sampling.stop_token_ids
+
+
+def error_of(request: Request) -> str | None:
+    """Why no token can follow, whatever was sampled."""
+    return request.constraint.error if request.constraint is not None else None
+
+
+def add_prompt_logprobs(request: Request, start: int, scores: Sequence[TokenLogprobs]) -> None:
+    """Take the scores of the tokens after start; those known before a preemption stay."""
+    if request.sampling.num_prompt_logprobs is None or request.has_output:
+        return
+    known = request.prompt_logprobs
+    if not known:
+        known.append(None)  # nothing comes before the first token to score it
+    known += scores[len(known) - start - 1 :]
+
+
+def to_output(
+    request: Request,
+    ending: Ending | None,
+    token_id: int | None = None,
+    sampled: Sampled = _NOTHING,
+) -> Output:
+    """What a step gave a request, and with the first output what is told once."""
+    name = request.request_id
+    has_token = token_id is not None and (ending is None or ending.reason != "error")
+    logprobs = sampled.logprobs.get(name) if has_token else None
+    output = Output(
+        name,
+        (token_id,) if has_token and token_id is not None else (),
+        ending.reason if ending is not None else None,
+        error=ending.error if ending is not None else None,
+        logprobs=(logprobs,) if logprobs is not None else (),
+        embedding=sampled.embeddings.get(name),
+        stop_token_id=ending.stop_token_id if ending is not None else None,
+    )
+    if request.has_output:
+        return output
+    request.has_output = True
+    scores = request.prompt_logprobs
+    return replace(
+        output,
+        prompt_logprobs=tuple(scores) if len(scores) == len(request.prompt_token_ids) else None,
+        num_cached_tokens=request.num_cached_tokens,
+        scheduled_at=request.scheduled_at,
+    )
