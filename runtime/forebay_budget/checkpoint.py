@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from forebay_budget.blueprint import Blueprint
 from forebay_budget.gguf import GgufHeader, read_gguf_header
 from forebay_budget.hub import HubFolder, parse_hub_uri
 from forebay_budget.inspection import Inspection, ModelError, WeightGroup
-from forebay_budget.layout import StoredTensor, embedding_name, group_weights, has_head
+from forebay_budget.layout import StoredTensor, group_weights, has_head
 from forebay_budget.locate import is_gguf, locate_model
 from forebay_budget.model_config import read_gguf_config, read_hf_config
 from forebay_budget.safetensors import list_shards, read_safetensors_header
@@ -25,6 +26,14 @@ _PLAIN_DTYPES = ("F64", "F32", "F16", "BF16")
 
 def inspect_model(model: str | Path) -> Inspection:
     """Inspect a path (as locate_model takes it) or `hf://organisation/name[@revision]`.
+
+    Raises: ModelError.
+    """
+    return examine_model(model)[0]
+
+
+def examine_model(model: str | Path) -> tuple[Inspection, Blueprint]:
+    """Inspect a model, and say all that its files say of its decoder.
 
     Raises: ModelError.
     """
@@ -41,7 +50,7 @@ def inspect_model(model: str | Path) -> Inspection:
     raise ModelError("BadUri", f"{model} has an unknown scheme; write hf://organisation/name.")
 
 
-def _inspect_path(path: Path) -> Inspection:
+def _inspect_path(path: Path) -> tuple[Inspection, Blueprint]:
     located = locate_model(path)
     try:
         return _inspect_gguf(located) if is_gguf(located) else _inspect_folder(LocalFolder(located))
@@ -50,7 +59,7 @@ def _inspect_path(path: Path) -> Inspection:
         raise ModelError("ModelNotFound", f"{located} cannot be read: {problem}.") from error
 
 
-def _inspect_folder(folder: Folder, revision: str = "") -> Inspection:
+def _inspect_folder(folder: Folder, revision: str = "") -> tuple[Inspection, Blueprint]:
     document, config_text = read_json_object(folder.open("config.json"))
     digest = hashlib.sha256(config_text)
     tensors: list[StoredTensor] = []
@@ -60,42 +69,42 @@ def _inspect_folder(folder: Folder, revision: str = "") -> Inspection:
         found, header = read_safetensors_header(folder.open(shard))
         digest.update(header)
         tensors.extend(found)
-    config = read_hf_config(document, _most_common_dtype(tensors))
-    return Inspection(
-        config=config,
-        weights=group_weights(config, tensors, "safetensors"),
+    blueprint = read_hf_config(document, _most_common_dtype(tensors))
+    inspection = Inspection(
+        config=blueprint.sizes,
+        weights=group_weights(blueprint, tensors, "safetensors"),
         format="safetensors",
         revision=revision or _short(digest.hexdigest()),
     )
+    return inspection, blueprint
 
 
-def _inspect_gguf(path: Path) -> Inspection:
+def _inspect_gguf(path: Path) -> tuple[Inspection, Blueprint]:
     header = read_gguf_header(path, max_array_items=_MAX_ARRAY_ITEMS)
     tensors = [
         StoredTensor(tensor.name, tensor.shape, tensor.ggml_type_name, tensor.num_bytes)
         for tensor in header.tensors
     ]
-    if any(tensor.name.startswith("rope_freqs") for tensor in tensors):
-        raise ModelError(
-            "UnsupportedRopeScaling",
-            "The model scales its rotary embedding (by rope_freqs.weight), which the runtime does "
-            "not support.",
-        )
-    config = read_gguf_config(
+    blueprint = read_gguf_config(
         header.metadata,
+        [tensor.name for tensor in tensors],
         vocab_size=_vocab_size(tensors),
         has_head=has_head(tensors, "gguf"),
         stored_dtype=_most_common_dtype(tensors),
     )
-    weights = group_weights(config, tensors, "gguf")
-    return Inspection(config, weights, "gguf", _gguf_digest(path, header), _quantization(weights))
+    weights = group_weights(blueprint, tensors, "gguf")
+    revision, quantization = _gguf_digest(path, header), _quantization(weights)
+    return Inspection(blueprint.sizes, weights, "gguf", revision, quantization), blueprint
+
+
+_GGUF_EMBEDDING = "token_embd.weight"
 
 
 def _vocab_size(tensors: Iterable[StoredTensor]) -> int:
     for tensor in tensors:
-        if tensor.name == embedding_name("gguf"):
+        if tensor.name == _GGUF_EMBEDDING:
             return tensor.shape[0]
-    raise ModelError("IncompleteModel", f"The GGUF has no tensor {embedding_name('gguf')}.")
+    raise ModelError("IncompleteModel", f"The GGUF has no tensor {_GGUF_EMBEDDING}.")
 
 
 def _most_common_dtype(tensors: Iterable[StoredTensor]) -> str:

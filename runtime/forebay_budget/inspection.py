@@ -6,7 +6,7 @@ it.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 Kind = Literal["sharded", "replicated", "embedding"]
@@ -75,6 +75,14 @@ class ModelConfig:
     tie_word_embeddings: bool
     dtype: str
     """What `auto` means for this checkpoint: `bfloat16`, `float16` or `float32`."""
+    window: int | None = None
+    """Keys that a query sees where every layer has a window; None where any layer sees all."""
+    num_experts: int = 0
+    """Of each mixture; 0: there is none."""
+    num_experts_per_token: int = 0
+    expert_intermediate_size: int = 0
+    shared_intermediate_size: int = 0
+    """Of the expert beside a mixture that every token passes; 0: there is none."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ class Inspection:
 
     def _dump(self, weights: Iterable[WeightGroup]) -> str:
         document = {
-            "config": asdict(self.config),
+            "config": _config_document(self.config),
             "weights": [[g.kind, g.dtype, g.num_elements, g.num_bytes] for g in weights],
             "format": self.format,
             "revision": self.revision,
@@ -193,8 +201,18 @@ def _one_of(value: Any, allowed: tuple[str, ...]) -> Any:
     return value
 
 
+def _config_document(config: ModelConfig) -> dict[str, Any]:
+    """Without what is as for most models, so that it stays short."""
+    defaults = {f.name: f.default for f in fields(ModelConfig)}
+    return {key: value for key, value in asdict(config).items() if value != defaults[key]}
+
+
 def _config_from(document: dict[str, Any]) -> ModelConfig:
-    values = {f.name: _typed(document[f.name], f.type) for f in fields(ModelConfig)}  # type: ignore[arg-type]
+    values = {
+        f.name: _typed(document[f.name], *(get_args(f.type) or (f.type,)))
+        for f in fields(ModelConfig)
+        if f.name in document or f.default is MISSING
+    }
     return ModelConfig(**values)
 
 

@@ -1,4 +1,4 @@
-"""Which tensors a Llama-shaped decoder has, and how tensor parallelism treats each.
+"""Which tensors a decoder has, and how tensor parallelism treats each.
 
 A checkpoint is compared with its own config here, so that one that lacks a shard, or is no such
 model, is refused before anything is sized by it.
@@ -6,49 +6,33 @@ model, is refused before anything is sized by it.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from forebay_budget.family import find_family
-from forebay_budget.inspection import Format, Kind, ModelConfig, ModelError, WeightGroup
+from forebay_budget.blueprint import Blueprint, Layer
+from forebay_budget.inspection import Format, Kind, ModelError, WeightGroup
+from forebay_budget.rope import LongScaling, StoredScaling
+from forebay_budget.tensor_names import to_gguf
 
 SUPPORTED_DTYPES: dict[Format, tuple[str, ...]] = {
     "safetensors": ("F64", "F32", "F16", "BF16"),
-    "gguf": ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"),
+    "gguf": (
+        "F32",
+        "F16",
+        "BF16",
+        "Q8_0",
+        "Q6_K",
+        "Q5_K",
+        "Q5_1",
+        "Q5_0",
+        "Q4_K",
+        "Q4_1",
+        "Q4_0",
+        "IQ4_NL",
+        "Q3_K",
+        "Q2_K",
+    ),
 }
 """What the runtime's loaders read."""
-
-_NAMES: dict[Format, dict[str, str]] = {
-    "safetensors": {
-        "layer": "model.layers.{}.",
-        "embedding": "model.embed_tokens",
-        "norm": "model.norm",
-        "head": "lm_head",
-        "attention_norm": "input_layernorm",
-        "mlp_norm": "post_attention_layernorm",
-        "q": "self_attn.q_proj",
-        "k": "self_attn.k_proj",
-        "v": "self_attn.v_proj",
-        "o": "self_attn.o_proj",
-        "gate": "mlp.gate_proj",
-        "up": "mlp.up_proj",
-        "down": "mlp.down_proj",
-    },
-    "gguf": {
-        "layer": "blk.{}.",
-        "embedding": "token_embd",
-        "norm": "output_norm",
-        "head": "output",
-        "attention_norm": "attn_norm",
-        "mlp_norm": "ffn_norm",
-        "q": "attn_q",
-        "k": "attn_k",
-        "v": "attn_v",
-        "o": "attn_output",
-        "gate": "ffn_gate",
-        "up": "ffn_up",
-        "down": "ffn_down",
-    },
-}
 
 _DERIVED_ENDING = ".rotary_emb.inv_freq"
 """Tables of rotary frequencies, which old checkpoints hold and everyone computes anew."""
@@ -73,7 +57,7 @@ class _Expected:
 
 
 def group_weights(
-    config: ModelConfig, stored: Iterable[StoredTensor], file_format: Format
+    blueprint: Blueprint, stored: Iterable[StoredTensor], file_format: Format
 ) -> tuple[WeightGroup, ...]:
     """Sum the tensors that the engine loads, by kind and dtype.
 
@@ -81,9 +65,14 @@ def group_weights(
     where one is too many, BadConfig where a shape contradicts the config, UnsupportedDtype.
     """
     by_name = {tensor.name: tensor for tensor in stored}
-    expected = [e for e in _expect(config, file_format) if not e.is_optional or e.name in by_name]
+    of_format = _as_stacked if file_format == "gguf" else _as_named
+    expected = [
+        wanted
+        for wanted in of_format(blueprint, _expect(blueprint))
+        if not wanted.is_optional or wanted.name in by_name
+    ]
     _check_presence(expected, by_name)
-    _check_surplus(config, by_name.keys() - {wanted.name for wanted in expected}, file_format)
+    _check_surplus(blueprint, by_name.keys() - {wanted.name for wanted in expected}, file_format)
     sums: dict[tuple[Kind, str], tuple[int, int]] = {}
     for wanted in expected:
         tensor = by_name[wanted.name]
@@ -98,49 +87,120 @@ def group_weights(
 
 def has_head(stored: Iterable[StoredTensor], file_format: Format) -> bool:
     """Say whether a checkpoint holds an output head of its own."""
-    name = _NAMES[file_format]["head"] + ".weight"
+    name = _HEADS[file_format]
     return any(tensor.name == name for tensor in stored)
 
 
-def embedding_name(file_format: Format) -> str:
-    """Name the token embedding, whose rows are the vocabulary."""
-    return _NAMES[file_format]["embedding"] + ".weight"
+_HEADS: dict[Format, str] = {"safetensors": "lm_head.weight", "gguf": "output.weight"}
 
 
-def _expect(config: ModelConfig, file_format: Format) -> Iterator[_Expected]:
-    names = _NAMES[file_format]
-    vocabulary = (config.vocab_size, config.hidden_size)
-    yield _Expected(f"{names['embedding']}.weight", "embedding", vocabulary)
-    if not config.tie_word_embeddings:
-        yield _Expected(f"{names['head']}.weight", "embedding", vocabulary)
-    yield _Expected(f"{names['norm']}.weight", "replicated", (config.hidden_size,))
-    matrices = _matrices(config)
-    has_bias = find_family(config.architecture).needs_qkv_bias
-    for number in range(config.num_layers):
-        prefix = names["layer"].format(number)
-        for norm in ("attention_norm", "mlp_norm"):
-            yield _Expected(f"{prefix}{names[norm]}.weight", "replicated", (config.hidden_size,))
-        for part, shape in matrices.items():
-            yield _Expected(f"{prefix}{names[part]}.weight", "sharded", shape)
-            is_optional = not (has_bias and part in ("q", "k", "v"))
-            yield _Expected(
-                f"{prefix}{names[part]}.bias", "replicated", shape[:1], is_optional=is_optional
-            )
+def _as_named(blueprint: Blueprint, expected: Iterable[_Expected]) -> Iterator[_Expected]:
+    """As they are: Hugging Face's names."""
+    return iter(expected)
 
 
-def _matrices(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """The shapes of a layer's matrices, [outputs, inputs]."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    return {
-        "q": (queries, hidden),
-        "k": (keys, hidden),
-        "v": (keys, hidden),
-        "o": (hidden, queries),
-        "gate": (inner, hidden),
-        "up": (inner, hidden),
-        "down": (hidden, inner),
-    }
+def _as_stacked(blueprint: Blueprint, expected: Iterable[_Expected]) -> Iterator[_Expected]:
+    """By GGUF's names, all experts of a layer in one tensor, and gates of one row as vectors."""
+    for wanted in expected:
+        name, expert = to_gguf(wanted.name, blueprint.family)
+        shape = wanted.shape[1:] if wanted.shape[:1] == (1,) else wanted.shape
+        if expert is not None:
+            shape = (blueprint.sizes.num_experts, *shape)
+        if not expert:
+            yield replace(wanted, name=name, shape=shape)
+    for name, num_elements in stored_rope_factors(blueprint).items():
+        yield _Expected(name, "replicated", (num_elements,))
+
+
+def stored_rope_factors(blueprint: Blueprint) -> dict[str, int]:
+    """The tensors in which a GGUF keeps factors of the rotary embedding, and their lengths."""
+    rope = blueprint.layers[0].rope
+    if isinstance(rope.scaling, StoredScaling):
+        return {"rope_freqs.weight": rope.num_dims // 2}
+    if isinstance(rope.scaling, LongScaling) and rope.scaling.long_factors is None:
+        return {f"rope_factors_{kind}.weight": rope.num_dims // 2 for kind in ("long", "short")}
+    return {}
+
+
+def _expect(blueprint: Blueprint) -> Iterator[_Expected]:
+    """All tensors, by Hugging Face's names."""
+    sizes = blueprint.sizes
+    vocabulary = (sizes.vocab_size, sizes.hidden_size)
+    yield _Expected("model.embed_tokens.weight", "embedding", vocabulary)
+    if not sizes.tie_word_embeddings:
+        yield _Expected("lm_head.weight", "embedding", vocabulary)
+    yield _Expected("model.norm.weight", "replicated", (sizes.hidden_size,))
+    for number, layer in enumerate(blueprint.layers):
+        prefix = f"model.layers.{number}."
+        for name, size in _vectors(blueprint).items():
+            yield _Expected(f"{prefix}{name}.weight", "replicated", (size,))
+        for name, shape in _matrices(blueprint, layer).items():
+            yield from _matrix(blueprint, f"{prefix}{name}", shape)
+        if layer.has_experts:
+            yield from _mixture(blueprint, prefix)
+
+
+def _matrix(blueprint: Blueprint, name: str, shape: tuple[int, int]) -> Iterator[_Expected]:
+    """A matrix with the bias that it may have, and in some families must."""
+    is_qkv = name.rpartition(".")[2] in ("q_proj", "k_proj", "v_proj")
+    is_optional = not (blueprint.family.needs_qkv_bias and is_qkv)
+    yield _Expected(f"{name}.weight", "sharded", shape)
+    yield _Expected(f"{name}.bias", "replicated", shape[:1], is_optional=is_optional)
+
+
+def _vectors(blueprint: Blueprint) -> dict[str, int]:
+    """The norms of a layer, and their lengths."""
+    sizes, norms = blueprint.sizes, blueprint.family.norms
+    names = (norms.before_attention, norms.after_attention, norms.before_mlp, norms.after_mlp)
+    vectors = {name: sizes.hidden_size for name in names if name is not None}
+    if blueprint.family.has_qk_norm:
+        vectors |= {f"self_attn.{part}_norm": sizes.head_dim for part in ("q", "k")}
+    return vectors
+
+
+def _matrices(blueprint: Blueprint, layer: Layer) -> dict[str, tuple[int, int]]:
+    """The shapes of a layer's matrices, [outputs, inputs], its mixture aside."""
+    sizes = blueprint.sizes
+    hidden, inner = sizes.hidden_size, sizes.intermediate_size
+    queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
+    matrices = {"self_attn.o_proj": (hidden, queries)}
+    if blueprint.family.is_fused:
+        matrices["self_attn.qkv_proj"] = (queries + 2 * keys, hidden)
+    else:
+        matrices |= {
+            "self_attn.q_proj": (queries, hidden),
+            "self_attn.k_proj": (keys, hidden),
+            "self_attn.v_proj": (keys, hidden),
+        }
+    if layer.has_experts:
+        return matrices
+    matrices["mlp.down_proj"] = (hidden, inner)
+    if blueprint.family.is_fused:
+        return matrices | {"mlp.gate_up_proj": (2 * inner, hidden)}
+    return matrices | {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden)}
+
+
+def _mixture(blueprint: Blueprint, prefix: str) -> Iterator[_Expected]:
+    """A layer's router, experts, and the expert that all tokens pass where there is one."""
+    sizes, names = blueprint.sizes, blueprint.family.experts
+    hidden, inner, shared = (
+        sizes.hidden_size,
+        sizes.expert_intermediate_size,
+        sizes.shared_intermediate_size,
+    )
+    block = f"{prefix}{names.block}"
+    yield _Expected(f"{block}.gate.weight", "replicated", (sizes.num_experts, hidden))
+    for number in range(sizes.num_experts):
+        expert = f"{block}.experts.{number}"
+        yield _Expected(f"{expert}.{names.gate}.weight", "sharded", (inner, hidden))
+        yield _Expected(f"{expert}.{names.up}.weight", "sharded", (inner, hidden))
+        yield _Expected(f"{expert}.{names.down}.weight", "sharded", (hidden, inner))
+    if shared:
+        expert = f"{block}.shared_expert"
+        yield _Expected(f"{expert}.gate_proj.weight", "sharded", (shared, hidden))
+        yield _Expected(f"{expert}.up_proj.weight", "sharded", (shared, hidden))
+        yield _Expected(f"{expert}.down_proj.weight", "sharded", (hidden, shared))
+        yield _Expected(f"{block}.shared_expert_gate.weight", "replicated", (1, hidden))
 
 
 def _check_presence(expected: list[_Expected], by_name: dict[str, StoredTensor]) -> None:
@@ -153,17 +213,17 @@ def _check_presence(expected: list[_Expected], by_name: dict[str, StoredTensor])
         )
 
 
-def _check_surplus(config: ModelConfig, surplus: Iterable[str], file_format: Format) -> None:
+def _check_surplus(blueprint: Blueprint, surplus: Iterable[str], file_format: Format) -> None:
     """Weights that nothing reads would make a model that answers, but wrongly."""
-    derived = {f"{_NAMES[file_format]['head']}.weight"} if config.tie_word_embeddings else set()
+    derived = {_HEADS[file_format]} if blueprint.sizes.tie_word_embeddings else set()
     unknown = sorted(
         name for name in surplus if name not in derived and not name.endswith(_DERIVED_ENDING)
     )
     if unknown:
         raise ModelError(
             "UnsupportedConfig",
-            f"The checkpoint has {len(unknown)} tensors that {config.architecture} does not use, "
-            f"the first is {unknown[0][:80]!r}.",
+            f"The checkpoint has {len(unknown)} tensors that {blueprint.sizes.architecture} does "
+            f"not use, the first is {unknown[0][:80]!r}.",
         )
 
 

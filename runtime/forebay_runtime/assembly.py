@@ -25,7 +25,6 @@ from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
 from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
-from forebay_runtime.models.registry import build_model
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampler import Sampler
 from forebay_runtime.scheduler import Limits, Scheduler
@@ -133,12 +132,10 @@ def choose_limits(config: EngineConfig, described: Description, placement: Place
 def _load_model(described: Description, placement: Placement, limits: Limits) -> Decoder:
     start = time.perf_counter()
     sizes = described.inspection.config
-    checkpoint = open_checkpoint(described.path, sizes)
-    model_config = DecoderConfig(
-        sizes, described.rms_norm_eps, described.rope_theta, limits.max_model_len
-    )
+    checkpoint = open_checkpoint(described.path, described.blueprint)
+    model_config = DecoderConfig(described.blueprint, limits.max_model_len)
     with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
-        model = build_model(model_config, checkpoint, placement)
+        model = Decoder(model_config, checkpoint, placement)
     del checkpoint
     gc.collect()
     logger.info(

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from forebay_budget.inspection import ModelConfig, ModelError
+from forebay_budget.blueprint import Blueprint
+from forebay_budget.inspection import ModelError
 from forebay_budget.locate import is_gguf
 from forebay_runtime.loading.folder import FolderCheckpoint
 from forebay_runtime.loading.gguf_file import GgufCheckpoint
@@ -19,6 +20,9 @@ from forebay_runtime.loading.gguf_file import GgufCheckpoint
 
 class Checkpoint(Protocol):
     """Named tensors, each read into place."""
+
+    has_whole_norms: bool
+    """Norms' weights are as they are used, also in families that train them less an offset."""
 
     def has(self, name: str) -> bool:
         """Is there a tensor of this name?"""
@@ -36,10 +40,10 @@ class Checkpoint(Protocol):
         """
 
 
-def open_checkpoint(path: Path, config: ModelConfig) -> Checkpoint:
+def open_checkpoint(path: Path, blueprint: Blueprint) -> Checkpoint:
     """Open what locate_model found: a GGUF file or a folder of safetensors."""
     if is_gguf(path):
-        return GgufCheckpoint(path, config)
+        return GgufCheckpoint(path, blueprint)
     return FolderCheckpoint(path)
 
 

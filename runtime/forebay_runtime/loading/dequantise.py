@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from forebay_runtime.loading import k_quants
+
 BLOCK_ELEMENTS = 32
 _PIECE_ELEMENTS = 2**18
 """1 MiB of float32: read, unpacked and scaled before the next piece evicts it."""
@@ -50,6 +52,33 @@ def _unpack_q4_1(rows: Tensor) -> Tensor:
     return _nibbles(blocks[:, 4:]).mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
 
 
+def _unpack_q5_0(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale, 32 high bits and 16 bytes: scale * (five bits - 16)."""
+    blocks = rows.reshape(-1, 6 + BLOCK_ELEMENTS // 2)
+    return _five_bits(blocks[:, 2:6], blocks[:, 6:]).sub_(16).mul_(_halves(blocks, 0))
+
+
+def _unpack_q5_1(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale, a float16 minimum, 32 high bits and 16 bytes."""
+    blocks = rows.reshape(-1, 8 + BLOCK_ELEMENTS // 2)
+    numbers = _five_bits(blocks[:, 4:8], blocks[:, 8:])
+    return numbers.mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+
+
+_IQ4_NL_VALUES = torch.tensor(
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
+    dtype=torch.float32,
+)
+
+
+def _unpack_iq4_nl(rows: Tensor) -> Tensor:
+    """Blocks of a float16 scale and 16 bytes: scale * one of 16 values."""
+    blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS // 2)
+    packed = blocks[:, 2:]
+    nibbles = torch.cat((packed & 15, packed >> 4), -1).int()
+    return _IQ4_NL_VALUES[nibbles].mul_(_halves(blocks, 0))
+
+
 def _halves(blocks: Tensor, start: int) -> Tensor:
     """Each block's float16 at a byte offset, as float32 [blocks, 1]."""
     return blocks[:, start : start + 2].contiguous().view(torch.float16).float()
@@ -63,13 +92,30 @@ def _nibbles(packed: Tensor) -> Tensor:
     return out
 
 
+_BITS = torch.arange(8, dtype=torch.uint8)
+
+
+def _five_bits(high: Tensor, packed: Tensor) -> Tensor:
+    """Nibbles with a fifth bit each. Shapes: high [N, 4]; packed [N, 16]; out [N, 32] float32."""
+    fifth = (high.unsqueeze(-1) >> _BITS) & 1
+    return _nibbles(packed).add_(fifth.flatten(1), alpha=16)
+
+
 _UNPACK: dict[str, Callable[[Tensor], Tensor]] = {
     "F32": _unpack_plain(torch.float32),
     "F16": _unpack_plain(torch.float16),
     "BF16": _unpack_plain(torch.bfloat16),
     "Q8_0": _unpack_q8_0,
-    "Q4_0": _unpack_q4_0,
+    "Q6_K": k_quants.unpack_q6_k,
+    "Q5_K": k_quants.unpack_q5_k,
+    "Q5_1": _unpack_q5_1,
+    "Q5_0": _unpack_q5_0,
+    "Q4_K": k_quants.unpack_q4_k,
     "Q4_1": _unpack_q4_1,
+    "Q4_0": _unpack_q4_0,
+    "IQ4_NL": _unpack_iq4_nl,
+    "Q3_K": k_quants.unpack_q3_k,
+    "Q2_K": k_quants.unpack_q2_k,
 }
 
 READABLE_TYPES = tuple(_UNPACK)

@@ -16,6 +16,8 @@ from forebay_budget.source import LocalFolder
 class FolderCheckpoint:
     """A Checkpoint over safetensors files, which stay mapped while it lives."""
 
+    has_whole_norms = False
+
     def __init__(self, path: Path) -> None:
         """Open all shards.
 

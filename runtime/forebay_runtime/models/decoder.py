@@ -1,8 +1,7 @@
-"""The decoder that all families share: RMSNorm, rotary attention, a gated MLP.
+"""The decoder that all families share: embedding, layers of attention and MLP, norm, head.
 
-Built by `registry` from a checkpoint, run by the runner. Its weights are fused (q, k and v; gate
-and up) so that a layer is four matrix products. It knows no requests and no batching: attention and
-cache writes go by the plan that it is handed.
+Built from a blueprint and a checkpoint, run by the runner. It knows no requests and no batching:
+attention and cache writes go by the plan that it is handed.
 """
 
 from __future__ import annotations
@@ -12,28 +11,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from forebay_budget.blueprint import Blueprint, Layer
 from forebay_budget.inspection import ModelConfig
 from forebay_kernels import ops
-from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
+from forebay_runtime.loading.checkpoint import Checkpoint
+from forebay_runtime.models.attention import Attention, Rotation
+from forebay_runtime.models.mlp import Mixture, Mlp
+from forebay_runtime.models.rope import rope_frequencies
+from forebay_runtime.models.weights import Placement, WeightReader
+
+__all__ = ["Decoder", "DecoderConfig", "KvCache", "Placement"]
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """A decoder's sizes, and the numbers that memory does not depend on."""
+    """What a model's files say, and how long requests may be."""
 
-    sizes: ModelConfig
-    rms_norm_eps: float
-    rope_theta: float
+    blueprint: Blueprint
     num_positions: int
     """Positions that may occur: the engine's max_model_len."""
 
-
-@dataclass(frozen=True)
-class Placement:
-    """Where and in which dtype weights live."""
-
-    dtype: torch.dtype
-    device: torch.device
+    @property
+    def sizes(self) -> ModelConfig:
+        """The numbers that memory depends on."""
+        return self.blueprint.sizes
 
 
 @dataclass(frozen=True)
@@ -45,54 +46,31 @@ class KvCache:
 
 
 class DecoderLayer:
-    """One block of attention and MLP."""
+    """One block of attention and MLP, or of attention and a mixture."""
 
-    def __init__(
-        self, config: DecoderConfig, checkpoint: Checkpoint, name: str, placement: Placement
-    ) -> None:
-        sizes = config.sizes
-        self._eps = config.rms_norm_eps
-        self._num_heads, self._num_kv_heads = sizes.num_heads, sizes.num_kv_heads
-        self._head_dim = sizes.head_dim
-        fused = _Fuser(checkpoint, placement)
-        hidden, inner = sizes.hidden_size, sizes.intermediate_size
-        queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
-        attention, mlp = f"{name}.self_attn", f"{name}.mlp"
-        qkv = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
-        self._qkv = fused.linear(attention, qkv, hidden)
-        self._o = fused.linear(attention, {"o_proj": hidden}, queries)
-        self._gate_up = fused.linear(mlp, {"gate_proj": inner, "up_proj": inner}, hidden)
-        self._down = fused.linear(mlp, {"down_proj": hidden}, inner)
-        self._attention_norm = fused.vector(f"{name}.input_layernorm.weight", hidden)
-        self._mlp_norm = fused.vector(f"{name}.post_attention_layernorm.weight", hidden)
-        products = (self._qkv, self._o, self._gate_up, self._down)
-        norms = (self._attention_norm, self._mlp_norm)
-        self.num_bytes = sum(p.num_bytes for p in products) + sum(n.nbytes for n in norms)
+    def __init__(self, blueprint: Blueprint, layer: Layer, reader: WeightReader, name: str) -> None:
+        self.layer = layer
+        self._eps = blueprint.rms_norm_eps
+        self._attention = Attention(blueprint, layer, reader, name)
+        block = Mixture if layer.has_experts else Mlp
+        self._mlp = block(blueprint, reader, name)
+        norms, hidden = blueprint.family.norms, blueprint.sizes.hidden_size
+        self._attention_norm = reader.norm(f"{name}.{norms.before_attention}.weight", hidden)
+        self._mlp_norm = reader.norm(f"{name}.{norms.before_mlp}.weight", hidden)
+        norms_bytes = self._attention_norm.nbytes + self._mlp_norm.nbytes
+        self.num_bytes = self._attention.num_bytes + self._mlp.num_bytes + norms_bytes
 
-    def __call__(self, x: Tensor, step: _Rotation, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        """Run the block. Shapes: x [T, h]; k_cache, v_cache [P, B, K, D]; out [T, h]."""
+    def __call__(
+        self,
+        x: Tensor,
+        rotation: Rotation,
+        plan: ops.AttentionPlan,
+        cache: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Run the block. Shapes: x, out [T, h]; cache: keys and values, each [P, B, K, D]."""
         normed = ops.rms_norm(x, self._attention_norm, self._eps)
-        x = self._o.add_to(x, self._attend(self._qkv(normed), step, k_cache, v_cache))
-        normed = ops.rms_norm(x, self._mlp_norm, self._eps)
-        return self._down.add_to(x, ops.silu_mul(self._gate_up(normed)))
-
-    def _attend(self, qkv: Tensor, step: _Rotation, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        """Rotate, cache and attend. Shapes: qkv [T, (H + 2K) * D]; out [T, H * D]."""
-        num_rotated = self._num_heads + self._num_kv_heads
-        heads = qkv.view(qkv.shape[0], -1, self._head_dim)
-        rotated = ops.rotate(heads[:, :num_rotated], step.cos, step.sin)
-        q, k = rotated[:, : self._num_heads], rotated[:, self._num_heads :]
-        ops.write_kv(k, heads[:, num_rotated:], k_cache, v_cache, step.plan.slots)
-        return ops.paged_attention(q, k_cache, v_cache, step.plan).flatten(1)
-
-
-@dataclass(frozen=True)
-class _Rotation:
-    """What all layers of one step share: cos, sin [T, 1, D] and the attention plan."""
-
-    cos: Tensor
-    sin: Tensor
-    plan: ops.AttentionPlan
+        x = self._attention.add_to(x, normed, rotation, plan, cache)
+        return self._mlp.add_to(x, ops.rms_norm(x, self._mlp_norm, self._eps))
 
 
 class Decoder:
@@ -105,27 +83,30 @@ class Decoder:
         """
         self.config = config
         self.placement = placement
-        sizes = config.sizes
-        fused = _Fuser(checkpoint, placement)
-        self._embedding = fused.matrix("model.embed_tokens.weight", sizes)
+        blueprint, sizes = config.blueprint, config.sizes
+        reader = WeightReader(checkpoint, placement, blueprint.family.norm_offset)
+        vocabulary = (sizes.vocab_size, sizes.hidden_size)
+        self._embedding = reader.matrix("model.embed_tokens.weight", *vocabulary)
+        self._embedding_scale = _embedding_scale(blueprint, placement)
         self._layers = [
-            DecoderLayer(config, checkpoint, f"model.layers.{index}", placement)
-            for index in range(sizes.num_layers)
+            DecoderLayer(blueprint, layer, reader, f"model.layers.{index}")
+            for index, layer in enumerate(blueprint.layers)
         ]
-        self._norm = fused.vector("model.norm.weight", sizes.hidden_size)
+        self._norm = reader.norm("model.norm.weight", sizes.hidden_size)
         if sizes.tie_word_embeddings:
             # Repacked it would be held twice, as rows are looked up in the original.
             self._head = ops.Linear(self._embedding, repack=False)
         else:
-            self._head = ops.Linear(fused.matrix("lm_head.weight", sizes))
-        exponents = torch.arange(0, sizes.head_dim, 2).float() / sizes.head_dim
-        table = ops.rope_table(1.0 / config.rope_theta**exponents, config.num_positions)
-        self._cos, self._sin = table.to(placement.device, placement.dtype)
+            self._head = ops.Linear(reader.matrix("lm_head.weight", *vocabulary))
+        self._rotations = {
+            layer.rope: _build_rotation(config, layer, reader, placement)
+            for layer in blueprint.layers
+        }
 
     @property
     def window(self) -> int | None:
         """The most keys that any layer sees, its own included; None where a layer sees all."""
-        return None
+        return self.config.sizes.window
 
     @property
     def num_bytes(self) -> int:
@@ -154,52 +135,57 @@ class Decoder:
         """Run the layers, writing the tokens' keys and values.
 
         Shapes: token_ids, positions [T] int64; out [T, h], before the last norm.
-        num_layers: only so many of the first layers; all layers have the same shapes, so warm-up
-        needs but one.
+        num_layers: only so many layers of each kind; those of a kind have the same shapes, so
+        warm-up needs but one.
         """
         x = torch.nn.functional.embedding(token_ids, self._embedding)
-        step = _Rotation(self._cos[positions], self._sin[positions], plan)
-        for index, layer in enumerate(self._layers[:num_layers]):
-            x = layer(x, step, cache.k[index], cache.v[index])
+        if self._embedding_scale is not None:
+            x = x * self._embedding_scale
+        rotations = {
+            rope: Rotation(table.cos[positions], table.sin[positions])
+            for rope, table in self._rotations.items()
+        }
+        for index in self._chosen(num_layers):
+            layer = self._layers[index]
+            rotation = rotations[layer.layer.rope]
+            x = layer(x, rotation, plan, (cache.k[index], cache.v[index]))
         return x
+
+    def _chosen(self, num_layers: int | None) -> list[int]:
+        """The layers to run: all, or the first num_layers of each kind."""
+        if num_layers is None:
+            return list(range(len(self._layers)))
+        by_kind: dict[Layer, list[int]] = {}
+        for index, layer in enumerate(self.config.blueprint.layers):
+            by_kind.setdefault(layer, []).append(index)
+        return sorted(index for indices in by_kind.values() for index in indices[:num_layers])
 
     def normed(self, hidden: Tensor) -> Tensor:
         """What logits and embeddings are made of: the last norm. Shapes: hidden, out [T, h]."""
-        return ops.rms_norm(hidden, self._norm, self.config.rms_norm_eps)
+        return ops.rms_norm(hidden, self._norm, self.config.blueprint.rms_norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Score the vocabulary. Shapes: hidden [T, h]; out [T, V] float32."""
-        return self._head(self.normed(hidden)).float()
+        logits = self._head(self.normed(hidden))
+        cap = self.config.blueprint.logit_softcap
+        return logits.float() if cap is None else ops.softcap(logits, cap)
 
 
-class _Fuser:
-    """Reads tensors into place, several side by side where one product will use them."""
+def _embedding_scale(blueprint: Blueprint, placement: Placement) -> Tensor | None:
+    """What embeddings are multiplied by, rounded as the model was trained."""
+    if not blueprint.family.scales_embedding:
+        return None
+    scale = blueprint.sizes.hidden_size**0.5
+    return torch.tensor(scale, dtype=placement.dtype, device=placement.device)
 
-    def __init__(self, checkpoint: Checkpoint, placement: Placement) -> None:
-        self._checkpoint = checkpoint
-        self._placement = placement
 
-    def vector(self, name: str, size: int) -> Tensor:
-        return read_tensor(self._checkpoint, name, self._empty(size))
-
-    def matrix(self, name: str, sizes: ModelConfig) -> Tensor:
-        return read_tensor(self._checkpoint, name, self._empty(sizes.vocab_size, sizes.hidden_size))
-
-    def linear(self, prefix: str, parts: dict[str, int], num_inputs: int) -> ops.Linear:
-        """One product of several parts (name → outputs), with the biases that are there."""
-        names = [f"{prefix}.{part}" for part in parts]
-        sizes = list(parts.values())
-        weight = self._empty(sum(sizes), num_inputs)
-        for name, rows in zip(names, weight.split(sizes), strict=True):
-            read_tensor(self._checkpoint, f"{name}.weight", rows)
-        has_bias = [self._checkpoint.has(f"{name}.bias") for name in names]
-        if not any(has_bias):
-            return ops.Linear(weight)
-        bias = self._empty(sum(sizes)).zero_()
-        for name, rows, is_there in zip(names, bias.split(sizes), has_bias, strict=True):
-            if is_there:
-                read_tensor(self._checkpoint, f"{name}.bias", rows)
-        return ops.Linear(weight, bias)
-
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self._placement.dtype, device=self._placement.device)
+def _build_rotation(
+    config: DecoderConfig, layer: Layer, reader: WeightReader, placement: Placement
+) -> Rotation:
+    """The table of all positions that may occur."""
+    max_positions = config.sizes.max_position_embeddings
+    frequencies, scale = rope_frequencies(
+        layer.rope, config.num_positions, max_positions, reader.vector
+    )
+    table = ops.rope_table(frequencies, config.num_positions, scale)
+    return Rotation(*table.to(placement.device, placement.dtype))

@@ -1,0 +1,102 @@
+"""A layer's gated MLP, and the mixture of several that stands in its place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from forebay_budget.blueprint import Blueprint
+from forebay_kernels import ops
+from forebay_runtime.models.projection import Projection
+from forebay_runtime.models.weights import WeightReader
+
+_GATES = {"silu": ops.silu_mul, "gelu_pytorch_tanh": ops.gelu_tanh_mul}
+
+
+class Mlp:
+    """down(act(gate(x)) * up(x)), gate and up as one product."""
+
+    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str) -> None:
+        sizes, family = blueprint.sizes, blueprint.family
+        inner = sizes.intermediate_size
+        parts = {"gate_proj": inner, "up_proj": inner}
+        if family.is_fused:
+            parts = {"gate_up_proj": 2 * inner}
+        self._gate = _GATES[family.activation]
+        self._gate_up = reader.linear(f"{layer}.mlp", parts, sizes.hidden_size)
+        self._down = Projection(
+            reader.linear(f"{layer}.mlp", {"down_proj": sizes.hidden_size}, inner),
+            Projection.read_norm(blueprint, reader, layer, family.norms.after_mlp),
+            blueprint.rms_norm_eps,
+        )
+        self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """Shapes: residual, x, out [T, h]."""
+        return self._down.add_to(residual, self._gate(self._gate_up(x)))
+
+
+class Expert:
+    """One MLP of a mixture."""
+
+    def __init__(
+        self, blueprint: Blueprint, reader: WeightReader, name: str, parts: tuple[str, str, str]
+    ) -> None:
+        """parts: what gate, up and down are called."""
+        sizes = blueprint.sizes
+        gate, up, down = parts
+        inner = sizes.shared_intermediate_size
+        if ".experts." in name:
+            inner = sizes.expert_intermediate_size
+        self._gate = _GATES[blueprint.family.activation]
+        self._gate_up = reader.linear(name, {gate: inner, up: inner}, sizes.hidden_size)
+        self._down = reader.linear(name, {down: sizes.hidden_size}, inner)
+        self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Shapes: x, out [n, h]."""
+        return self._down(self._gate(self._gate_up(x)))
+
+
+class Mixture:
+    """Experts of which each token passes a few, and in some families one that all tokens pass.
+
+    Tokens are grouped by expert, so that each expert that anyone chose is one MLP over its tokens.
+    Source: Jiang et al. 2024 (Mixtral) §2.1; Yang et al. 2024 (Qwen2) §2.2 for the shared expert.
+    """
+
+    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str) -> None:
+        sizes, names = blueprint.sizes, blueprint.family.experts
+        self._num_chosen = sizes.num_experts_per_token
+        self._is_normalised = blueprint.normalises_experts
+        block = f"{layer}.{names.block}"
+        parts = (names.gate, names.up, names.down)
+        self._router = reader.linear(block, {"gate": sizes.num_experts}, sizes.hidden_size)
+        self._experts = [
+            Expert(blueprint, reader, f"{block}.experts.{number}", parts)
+            for number in range(sizes.num_experts)
+        ]
+        self._shared: tuple[Expert, ops.Linear] | None = None
+        if sizes.shared_intermediate_size:
+            shared = ("gate_proj", "up_proj", "down_proj")
+            self._shared = (
+                Expert(blueprint, reader, f"{block}.shared_expert", shared),
+                reader.linear(block, {"shared_expert_gate": 1}, sizes.hidden_size),
+            )
+        all_parts = (self._router, *self._experts, *(self._shared or ()))
+        self.num_bytes = sum(part.num_bytes for part in all_parts)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """Shapes: residual, x, out [T, h]."""
+        weights, experts = ops.choose_experts(
+            self._router(x), self._num_chosen, is_normalised=self._is_normalised
+        )
+        weights = weights.flatten().to(x.dtype).unsqueeze(1)
+        out = torch.zeros_like(x)
+        for number, places in ops.group_by_expert(experts, len(self._experts)):
+            tokens = places // self._num_chosen
+            out.index_add_(0, tokens, self._experts[number](x[tokens]) * weights[places])
+        if self._shared is not None:
+            expert, gate = self._shared
+            out += gate(x).sigmoid() * expert(x)
+        return residual + out

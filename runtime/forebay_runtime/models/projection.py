@@ -1,0 +1,34 @@
+"""The product by which a block's result joins the residual stream."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from forebay_budget.blueprint import Blueprint
+from forebay_kernels import ops
+from forebay_runtime.models.weights import WeightReader
+
+
+class Projection:
+    """A product, and in some families a norm behind it, added to the residual."""
+
+    def __init__(self, linear: ops.Linear, norm: Tensor | None, eps: float) -> None:
+        self._linear = linear
+        self._norm = norm
+        self._eps = eps
+        self.num_bytes = linear.num_bytes + (0 if norm is None else norm.nbytes)
+
+    @staticmethod
+    def read_norm(
+        blueprint: Blueprint, reader: WeightReader, layer: str, name: str | None
+    ) -> Tensor | None:
+        """The norm of a layer by its name in the family; None where it has none."""
+        if name is None:
+            return None
+        return reader.norm(f"{layer}.{name}.weight", blueprint.sizes.hidden_size)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """Shapes: residual, out [T, h]; x [T, I]."""
+        if self._norm is None:
+            return self._linear.add_to(residual, x)
+        return residual + ops.rms_norm(self._linear(x), self._norm, self._eps)
