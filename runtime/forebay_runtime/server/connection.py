@@ -10,16 +10,20 @@ serves one more request should one come.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from forebay_runtime.server.errors import build_error_body
 
-MAX_HEAD_BYTES = 256 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """No client sends this much before a body; nothing else would end a head that never does."""
+LINGER_SECONDS = 1.0
+"""What a client that was refused gets to read why."""
 SILENCE_SECONDS = 1.0
 """A client that had its last response this long ago is taken to see a close before it writes."""
 
@@ -39,13 +43,16 @@ class Departure(Protocol):
 class Connection(HttpToolsProtocol):
     """uvicorn's HTTP protocol, with the manners above."""
 
-    def __init__(self, departure: Departure, **uvicorn_arguments: Any) -> None:
-        """uvicorn passes its arguments by name."""
+    def __init__(self, departure: Departure, head_seconds: float, **uvicorn_arguments: Any) -> None:
+        """head_seconds: what a head may take from its first byte. uvicorn passes by name."""
         super().__init__(**uvicorn_arguments)
         self._departure = departure
+        self._head_seconds = head_seconds
         self._is_newcomer = False
         self._is_reading_head = False
+        self._is_refused = False
         self._num_head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
         self._silent_since = 0.0
         self._announced: RequestResponseCycle | None = None
 
@@ -54,26 +61,44 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._silent_since = self.loop.time()
         self._is_newcomer = self._departure.turns_newcomers_away
+        # One that never says anything is kept as long as one that has nothing more to say.
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave no timer behind."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._forget_head_timer()
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless what should become a request's head has no end."""
+        if self._is_refused:
+            return
         super().data_received(data)
         self._num_head_bytes += len(data)
         is_too_long = self._is_reading_head and self._num_head_bytes > MAX_HEAD_BYTES
-        if is_too_long and not self.transport.is_closing():
-            self.send_400_response("The request's head is too long")
+        if is_too_long and not self._is_refused:
+            self._refuse(431, "The request's head is too long")
 
     def on_message_begin(self) -> None:
         """A request begins to arrive."""
         super().on_message_begin()
         self._is_reading_head = True
         self._num_head_bytes = 0
+        self._head_timer = self.loop.call_later(
+            self._head_seconds, self._refuse, 408, "The request's head did not arrive in time"
+        )
 
     def on_headers_complete(self) -> None:
         """A request is known; its response will say so if it is the connection's last."""
         earlier = self.cycle
         super().on_headers_complete()
         self._is_reading_head = False
+        self._forget_head_timer()
+        if self.scope["http_version"] == "1.0":
+            _end_with_connection(self.cycle)
         self.scope["state"]["is_newcomer"] = self._is_newcomer
         if self._departure.is_leaving:
             if earlier is not None and earlier is self._announced and not earlier.response_started:
@@ -112,15 +137,40 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the shape that all errors have."""
-        body = json.dumps(build_error_body(msg, "invalid_request_error")).encode()
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer what never became a request, and close."""
+        body = json.dumps(build_error_body(message, "invalid_request_error")).encode()
         head = (
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n"
+            % (status, HTTPStatus(status).phrase.encode(), len(body))
         )
         self.transport.write(head + body)
-        self.transport.close()
+        # A close with bytes unread would take the answer away from the client that sent them.
+        self._is_refused = True
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    def _forget_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _has_unread_bytes(self) -> bool:
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
+
+
+def _end_with_connection(cycle: RequestResponseCycle) -> None:
+    """Send a response to HTTP/1.0, which knows no chunks: its end is the connection's."""
+    send = cycle.send
+
+    async def send_plain(message: Any) -> None:
+        cycle.chunked_encoding = False
+        cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    cycle.send = send_plain  # type: ignore[method-assign]

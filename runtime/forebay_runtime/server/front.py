@@ -6,59 +6,98 @@ A plain ASGI application around the API, because it must see every byte and ever
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forebay_runtime.server.errors import ApiError, BodyTooLarge, EngineFailed, Unavailable
+from forebay_runtime.server.errors import (
+    ApiError,
+    BodyTooLarge,
+    EngineFailed,
+    RequestTimedOut,
+    Unavailable,
+)
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
+from forebay_runtime.server.request_body import (
+    Gone,
+    read_body,
+    refuse_early,
+    replay,
+    with_close,
+)
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 4 * 1024**2
-"""More than any prompt that fits a context; less than takes seconds to read as JSON, during which
-nobody else is served."""
-MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
 _LOADING_RETRY_SECONDS = 5
 _LEAVING_RETRY_SECONDS = 1
+_PROBES = ("/health", "/ready", "/load", "/metrics", "/version")
+_NOBODY = 499
+"""The status of answers to clients that left; it is never sent."""
 
 
 def is_api_path(path: str) -> bool:
-    """Does the path need the engine? The others are probes and must answer in every phase."""
-    return path.startswith("/v1/") or path in ("/tokenize", "/detokenize")
+    """May the path need the engine? The others are probes and must answer in every phase."""
+    return path not in _PROBES
 
 
 class Front:
     """Admission, body limit and the last exception handler."""
 
-    def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
-        """Wrap app; lifecycle says who may enter and counts who is in."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        lifecycle: Lifecycle,
+        count_error: Callable[[int], None],
+        body_seconds: float,
+    ) -> None:
+        """Wrap app; lifecycle says who may enter and counts who is in.
+
+        count_error is told the status of each answer of the API that was an error; body_seconds is
+        what a body may take to arrive.
+        """
+        self._body_seconds = body_seconds
         self._app = app
         self._lifecycle = lifecycle
+        self._count_error = count_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             return
+        if scope["method"] == "HEAD":  # the connection leaves the body out
+            scope = {**scope, "method": "GET"}
         if not is_api_path(scope["path"]):
             await self._guarded(scope, receive, send)
             return
+        send = self._counting(send)
         refusal = self._refusal(scope)
         if refusal is not None:
-            with suppress(BodyTooLarge, _Gone):
-                await _read_body(receive)
+            with suppress(ApiError, Gone):
+                await read_body(scope, receive, self._body_seconds)
             await refusal.to_response()(scope, receive, send)
             return
         self._lifecycle.num_in_progress += 1
         try:
-            body = await _read_body(receive)
-            await self._guarded(scope, _replay(body, receive), send)
+            body = await read_body(scope, receive, self._body_seconds)
+            await self._guarded(scope, replay(body, receive), send)
         except BodyTooLarge as error:
-            await error.to_response()(scope, receive, send)
-        except _Gone:
+            await refuse_early(error, scope, receive, send, self._body_seconds)
+        except RequestTimedOut as error:
+            await with_close(error)(scope, receive, send)
+        except Gone:
             pass
         finally:
             self._lifecycle.num_in_progress -= 1
+
+    def _counting(self, send: Send) -> Send:
+        async def counting(message: Message) -> None:
+            status = message.get("status", 200)
+            if status >= 400 and status != _NOBODY:
+                self._count_error(status)
+            await send(message)
+
+        return counting
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         phase = self._lifecycle.phase
@@ -98,42 +137,3 @@ class Front:
             if not has_started:
                 error = EngineFailed("The server failed to answer this request")
                 await error.to_response()(scope, receive, send)
-
-
-class _Gone(Exception):
-    """The client left before it had sent its request."""
-
-
-async def _read_body(receive: Receive) -> bytes:
-    """Read the whole body.
-
-    Raises: BodyTooLarge, after reading on for a while: many clients read no answer before they
-    have sent everything.
-    """
-    body, num_bytes, is_more = [], 0, True
-    while is_more and num_bytes <= MAX_DISCARDED_BYTES:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        chunk = message.get("body", b"")
-        num_bytes += len(chunk)
-        if num_bytes <= MAX_BODY_BYTES:
-            body.append(chunk)
-        is_more = message.get("more_body", False)
-    if num_bytes > MAX_BODY_BYTES:
-        raise BodyTooLarge(f"The request's body is larger than the {MAX_BODY_BYTES} bytes allowed")
-    return b"".join(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body that was read, then whatever else comes."""
-    is_read = False
-
-    async def replayed() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replayed

@@ -80,8 +80,15 @@ async def _serve(options: ServeOptions, load: Callable[[], Model], listener: soc
 
 def _build_uvicorn_config(service: Service) -> uvicorn.Config:
     return uvicorn.Config(
-        Front(build_app(service), service.lifecycle),
-        http=functools.partial(Connection, service.lifecycle),  # type: ignore[arg-type]
+        Front(
+            build_app(service),
+            service.lifecycle,
+            service.metrics.count_error,
+            service.options.body_seconds,
+        ),
+        http=functools.partial(  # type: ignore[arg-type]
+            Connection, service.lifecycle, service.options.head_seconds
+        ),
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -9,7 +9,7 @@ from forebay_runtime.server.front import Front
 from forebay_runtime.server.lifecycle import Lifecycle
 from forebay_runtime.server.options import ServeOptions
 
-SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions", "state": {}}
+SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions", "state": {}, "headers": []}
 
 
 async def serve(app: ASGIApp, *received: Message) -> list[Message]:
@@ -25,7 +25,7 @@ async def serve(app: ASGIApp, *received: Message) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Front(app, lifecycle)(SCOPE, receive, send)
+    await Front(app, lifecycle, lambda _: None, 60.0)(SCOPE, receive, send)
     assert lifecycle.num_in_progress == 0
     return sent
 
