@@ -24,12 +24,17 @@ def check_room(num_bytes: int, term: str, knob: str) -> None:
 
     Raises: StartError with the term that asked and what to change.
     """
-    most = read_memory_limit(_CGROUP_LIMITS)
+    most = memory_limit()
     if num_bytes > most:
         raise StartError(
             f"There is too little memory for the {term}; {knob} (it needs "
             f"{format_bytes(num_bytes)}, and this process may have {format_bytes(most)} in all)"
         )
+
+
+def memory_limit() -> int:
+    """The most bytes that this process can ever have."""
+    return read_memory_limit(_CGROUP_LIMITS)
 
 
 def read_memory_limit(cgroup_limits: Sequence[Path]) -> int:
