@@ -91,10 +91,15 @@ class Tokenizer:
         prefix = bos if bos and text.startswith(bos) else ""
         return prefix + text[len(prefix) :].removeprefix(" ")  # encode puts a space there
 
-    def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that a token adds to an answer: none for special and unknown ids."""
+    def token_bytes(self, token_id: int, keeps_special: bool = False) -> bytes:
+        """The bytes that a token adds to an answer.
+
+        Those of special tokens only where keeps_special says so; none for unknown ids.
+        """
         added = self._added.get(token_id)
-        return b"" if added is not None and added.special else self._piece(token_id)
+        if added is not None and added.special and not keeps_special:
+            return b""
+        return self._piece(token_id)
 
     def token_text(self, token_id: int) -> str:
         """The token as the vocabulary spells it."""

@@ -1,18 +1,20 @@
 """An engine without a model: it says the prompt over and over, a byte a token, a token a step.
 
 It stands at the seam between server and engine (forebay_runtime.engine.EngineLike), so that tests
-of the server know every answer. Special tokens in a prompt make it misbehave.
+of the server know every answer. Special tokens in a prompt make it misbehave. It keeps to what
+ends and constrains an answer, gives made-up scores, and has no use for the rest.
 """
 
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from forebay_runtime.engine import VramTerm
-from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.request import FinishReason, Load, Output, Request, TokenLogprobs
 from forebay_runtime.tokenizer import SpecialTokens
 from forebay_runtime.tokenizer import Tokenizer as ForebayTokenizer
 
@@ -104,16 +106,66 @@ class FakeEngine:
             raise RuntimeError("the fake engine was told to break")
         if self._ids[HANG] in prompt:
             threading.Event().wait()
-        token_id = prompt[len(answer) % len(prompt)]
-        answer.append(token_id)
-        reason = None
-        if token_id in request.sampling.stop_token_ids:
-            reason = "stop"
-        elif len(answer) == request.sampling.max_tokens:
-            reason = "length"
-        if reason is not None:
+        first = {} if answer else self._of_prompt(request)
+        if request.pooling is not None or request.sampling.max_tokens == 0:
             del self.requests[request.request_id]
-        return Output(request.request_id, (token_id,), reason)
+            reason: FinishReason = "length" if request.pooling is None else "stop"
+            return Output(request.request_id, (), reason, **first)
+        token_id = self._choose(request)
+        answer.append(token_id)
+        ending = self._ending(request, token_id)
+        if ending is not None:
+            del self.requests[request.request_id]
+        scores = self._score(token_id, request.sampling.num_logprobs)
+        return Output(
+            request.request_id,
+            (token_id,),
+            ending,
+            logprobs=() if scores is None else (scores,),
+            stop_token_id=token_id if token_id in request.sampling.stop_token_ids else None,
+            **first,
+        )
+
+    def _of_prompt(self, request: Request) -> dict[str, Any]:
+        """What only a request's first output has; of a prompt, one token less is cached."""
+        prompt, num_top = request.prompt_token_ids, request.sampling.num_prompt_logprobs
+        first: dict[str, Any] = {"num_cached_tokens": len(prompt) - 1}
+        first["scheduled_at"] = time.monotonic()
+        if num_top is not None:
+            scores = (self._score(token_id, num_top) for token_id in prompt[1:])
+            first["prompt_logprobs"] = (None, *scores)
+        if request.pooling is not None:
+            first["embedding"] = (0.6, 0.8, 0.0) if request.pooling == "mean" else (0.0, 0.0, 1.0)
+        return first
+
+    def _choose(self, request: Request) -> int:
+        prompt, answer = request.prompt_token_ids, request.output_token_ids
+        wanted = prompt[len(answer) % len(prompt)]
+        if request.constraint is None:
+            return wanted
+        mask = request.constraint.allowed()
+        allowed = [id_ for id_ in range(VOCAB_SIZE) if mask[id_ // 8] >> id_ % 8 & 1]
+        token_id = wanted if wanted in allowed else allowed[0]
+        request.constraint.accept(token_id)
+        return token_id
+
+    def _ending(self, request: Request, token_id: int) -> FinishReason | None:
+        sampling, num_tokens = request.sampling, len(request.output_token_ids)
+        if token_id in sampling.stop_token_ids and num_tokens > sampling.min_tokens:
+            return "stop"
+        if request.constraint is not None and request.constraint.is_complete:
+            return "stop"
+        return "length" if num_tokens == sampling.max_tokens else None
+
+    def _score(self, token_id: int, num_top: int | None) -> TokenLogprobs | None:
+        """The token is second best; the best is the next in the vocabulary, and so on."""
+        if num_top is None:
+            return None
+        better = (token_id + 1) % VOCAB_SIZE
+        others = [(token_id + 1 + index) % VOCAB_SIZE for index in range(1, num_top)]
+        ranked = [better, token_id, *others][:num_top]
+        top = tuple((id_, -0.5 * (rank + 1)) for rank, id_ in enumerate(ranked))
+        return TokenLogprobs(token_id, -1.0, 2, top)
 
     def load_now(self) -> Load:
         num_running = min(len(self.requests), self.max_num_seqs)

@@ -3,24 +3,27 @@
     ApiError
      ├─ BadRequest      400  the request itself
      ├─ ModelNotFound   404
-     ├─ RequestTimedOut 408
+     ├─ RequestTimedOut 408  longer than the request or --max-request-seconds allows
      ├─ BodyTooLarge    413
+     ├─ WrongMediaType  415
      ├─ QueueFull       429  with Retry-After
      ├─ EngineFailed    500
      └─ Unavailable     503  with Retry-After: loading, draining
 
 Raised anywhere under a request; turned into a response by the app, or into an event where a stream
-has begun. Messages never repeat what the client sent at length.
+has begun. Messages show what the client sent, but never at length.
 """
 
 from __future__ import annotations
 
 import json
+import reprlib
 from typing import Any
 
 from starlette.responses import Response
 
 MAX_RETRY_AFTER_SECONDS = 120
+MAX_SHOWN_CHARS = 200
 
 
 class ApiError(Exception):
@@ -85,6 +88,13 @@ class BodyTooLarge(ApiError):
     type = "invalid_request_error"
 
 
+class WrongMediaType(ApiError):
+    """The body says that it is something other than JSON."""
+
+    status = 415
+    type = "invalid_request_error"
+
+
 class QueueFull(ApiError):
     """As many requests wait as the server was told to let wait."""
 
@@ -103,6 +113,11 @@ class Unavailable(ApiError):
     type = "service_unavailable_error"
 
 
+def show(value: Any) -> str:
+    """A value as an error quotes it: its beginning, whatever its size."""
+    return _SHORT.repr(value)[:MAX_SHOWN_CHARS]
+
+
 def build_error_body(
     message: str, type_: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
@@ -116,3 +131,9 @@ def build_json_response(
     """A JSON response; ASCII only, so that no text a client sent can make it unencodable."""
     content = json.dumps(body, separators=(",", ":"))
     return Response(content, status, headers, media_type="application/json")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = MAX_SHOWN_CHARS
+_SHORT.maxlist = _SHORT.maxdict = 16
+_SHORT.maxlevel = 4

@@ -71,10 +71,10 @@ class EventWriter:
         if error is None:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def write(self, body: dict[str, Any]) -> None:
-        """Send an object as an event."""
-        content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        await self._write(b"data: " + content.encode(errors="replace") + b"\n\n")
+    async def write(self, *bodies: dict[str, Any]) -> None:
+        """Send objects, an event each, in one push."""
+        if bodies:
+            await self._write(b"".join(map(_to_event, bodies)))
 
     async def write_error(self, error: ApiError) -> None:
         """Send the error that ends the answer; nothing may follow."""
@@ -95,3 +95,8 @@ class EventWriter:
             await asyncio.sleep(max(0.0, self._said_at + patience - self._loop.time()))
             if self._loop.time() - self._said_at >= patience:
                 await self._write(COMMENT)
+
+
+def _to_event(body: dict[str, Any]) -> bytes:
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return b"data: " + content.encode(errors="replace") + b"\n\n"

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import uvicorn
 
-from forebay_runtime.server.app import build_app
+from forebay_runtime.server.api.app import build_app
 from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.front import Front
 from forebay_runtime.server.last_words import describe_cause, speak_last_words

@@ -19,17 +19,18 @@ from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Load, Request
+from forebay_runtime.server.api.limits import Limits
 from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.engine_figures import Gauges
 from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, Unavailable
 from forebay_runtime.server.event_stream import Manners
-from forebay_runtime.server.generation import Generation, Workshop
+from forebay_runtime.server.generation import Generation, Telling, Workshop
+from forebay_runtime.server.gpu_figures import open_nvml
 from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
 from forebay_runtime.server.metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.server.prompt import Limits
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.tokenizer import Tokenizer
 
@@ -82,6 +83,8 @@ class Service:
         config, num_kv_tokens = self.model.config, self.loop.load_now().free_kv_tokens
         self.metrics.begin(engine.max_model_len, _cache_labels(config, num_kv_tokens))
         self.metrics.observe_warmup(self.loop.warmup_seconds)
+        if nvml := open_nvml():
+            self.metrics.watch_gpus(nvml)
         self.metrics.observe_start(seconds := time.monotonic() - self.options.started_at)
         self.lifecycle.become_ready()
         logger.info(
@@ -172,7 +175,7 @@ class Service:
     def submit(
         self,
         requests: list[Request],
-        stops: tuple[str, ...],
+        telling: Telling,
         n: int = 1,
         timeout_seconds: float | None = None,
     ) -> list[Generation]:
@@ -187,7 +190,7 @@ class Service:
         workshop = Workshop(self.loop, self._gate, self.model.tokenizer)
         records = self.metrics.open_requests(requests, n)
         return [
-            Generation(workshop, request, stops, record, timeout)
+            Generation(workshop, request, telling, record, timeout)
             for request, record in zip(requests, records, strict=True)
         ]
 

@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_runtime.detokenizer import Detokenizer, StopStrings
+from forebay_runtime.detokenizer import Detokenizer, StopStrings, TextRules
 
 
 def feed_bytes(data: bytes, stops: tuple[str, ...] = ()) -> list[str]:
     """What one byte a token gives, then what the end gives."""
-    detokenizer = Detokenizer(lambda token_id: bytes([token_id]), stops)
+    detokenizer = Detokenizer(lambda token_id: bytes([token_id]), TextRules(stops))
     return [*map(detokenizer.feed, data), detokenizer.flush()]
 
 
-def until_first_stop(text: str, stops: tuple[str, ...]) -> str:
+def until_first_stop(text: str, stops: tuple[str, ...], includes_stop: bool = False) -> str:
     """The oracle: look at every beginning of the text, a character longer each time."""
     for end in range(1, len(text) + 1):
         found = [stop for stop in stops if text[:end].endswith(stop)]
         if found:
-            return text[: end - max(map(len, found))]
+            return text[:end] if includes_stop else text[: end - max(map(len, found))]
     return text
 
 
@@ -29,8 +29,8 @@ def test_characters_come_whole_and_in_order(text: str) -> None:
     assert all(len(part) <= 1 for part in parts)
 
 
-def test_a_character_whose_end_never_comes_is_left_out() -> None:
-    assert "".join(feed_bytes("ok 😀".encode()[:-1])) == "ok "
+def test_a_character_whose_end_never_comes_becomes_one_replacement_character() -> None:
+    assert feed_bytes("ok 😀".encode()[:-1])[-3:] == ["", "", "\ufffd"]
 
 
 def test_bytes_that_are_no_text_become_the_replacement_character() -> None:
@@ -41,20 +41,20 @@ def test_bytes_that_are_no_text_become_the_replacement_character() -> None:
     st.text("abc", max_size=30),
     st.lists(st.text("abc", min_size=1, max_size=4), max_size=3).map(tuple),
     st.lists(st.integers(0, 30)),
+    st.booleans(),
 )
-def test_text_ends_before_the_first_stop_string_wherever_borders_fall(
-    text: str, stops: tuple[str, ...], borders: list[int]
+def test_text_ends_at_the_first_stop_string_wherever_borders_fall(
+    text: str, stops: tuple[str, ...], borders: list[int], includes_stop: bool
 ) -> None:
-    watch = StopStrings(stops)
+    watch = StopStrings(stops, includes_stop)
+    expected = until_first_stop(text, stops, includes_stop)
     cuts = [0, *sorted(min(border, len(text)) for border in borders), len(text)]
     given_out = ""
     for start, end in zip(cuts, cuts[1:], strict=False):
         given_out += watch.feed(text[start:end])
-        assert until_first_stop(text, stops).startswith(given_out)  # nothing leaks on the way
-    if not watch.is_stopped:
-        given_out += watch.flush()
-    assert given_out == until_first_stop(text, stops)
-    assert watch.is_stopped == (given_out != text)
+        assert expected.startswith(given_out)  # nothing leaks on the way
+    assert given_out + watch.flush() == expected
+    assert (watch.met is not None) == any(stop in text for stop in stops)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,18 @@ def test_what_may_become_a_stop_string_is_held_back(
     text: str, stops: tuple[str, ...], parts: list[str]
 ) -> None:
     assert feed_bytes(text.encode(), stops) == parts
+
+
+def test_stop_strings_are_watched_for_after_the_least_tokens_alone() -> None:
+    detokenizer = Detokenizer(lambda token_id: bytes([token_id]), TextRules(("ab",), min_tokens=3))
+    assert [detokenizer.feed(byte) for byte in b"ababab"] == ["a", "b", "a", "b", "", ""]
+    assert detokenizer.stopped_by == "ab"
+
+
+def test_characters_are_counted_as_they_are_completed() -> None:
+    detokenizer = Detokenizer(lambda token_id: bytes([token_id]))
+    counts = []
+    for byte in "a€b".encode():
+        counts.append(detokenizer.num_chars)
+        detokenizer.feed(byte)
+    assert counts == [0, 1, 1, 1, 2]

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from forebay_runtime.server.api.bodies.body import parse_body
+from forebay_runtime.server.api.bodies.chat import ChatBody
+from forebay_runtime.server.api.bodies.completions import CompletionBody
+from forebay_runtime.server.api.limits import Limits, check_token_ids
 from forebay_runtime.server.errors import BadRequest
-from forebay_runtime.server.prompt import Limits, check_token_ids
-from forebay_runtime.server.schemas import ChatBody, CompletionBody, parse_body
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -45,7 +47,7 @@ def test_stop_is_a_string_or_a_list(stop: Any, stops: list[str]) -> None:
         {"user": "me", "metadata": {"a": "b"}, "store": True, "service_tier": "auto"},
         {"safety_identifier": "x", "prompt_cache_key": "y", "parallel_tool_calls": True},
         {"n": 1, "best_of": 1, "echo": False, "suffix": "", "logprobs": None},
-        {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1.0},
+        {"use_beam_search": False, "length_penalty": 1.0, "thinking_token_budget": -1},
         {"logit_bias": {}, "tools": [], "tool_choice": "none", "unheard_of": None},
         {"temperature": 0, "top_p": 1, "top_k": -1, "seed": -5, "max_tokens": None},
     ],
@@ -58,22 +60,41 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"n": 2}, "n"),
+        ({"n": 0}, "n"),
         ({"n": True}, "n"),
+        ({"n": 1025}, "n"),
         ({"best_of": 3}, "best_of"),
-        ({"logprobs": 0}, "logprobs"),
-        ({"logprobs": 5}, "logprobs"),
-        ({"echo": True}, "echo"),
+        ({"logprobs": -2}, "logprobs"),
+        ({"logprobs": True}, "logprobs"),
+        ({"echo": "yes"}, "echo"),
         ({"suffix": "z"}, "suffix"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"presence_penalty": 0.5}, "presence_penalty"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"logit_bias": {"five": 1}}, "logit_bias"),
+        ({"logit_bias": {"5": "much"}}, "logit_bias"),
+        ({"logit_bias": {"5": float("inf")}}, "logit_bias"),
+        ({"logit_bias": [5]}, "logit_bias"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"bad_words": [""]}, "bad_words"),
+        ({"bad_words": "word"}, "bad_words"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"stop_token_ids": ["a"]}, "stop_token_ids.0"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"structured_outputs": {}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": "a", "xml": 1}}, "structured_outputs.xml"),
         ({"tools": [{"type": "function"}]}, "tools"),
-        ({"min_tokens": 4}, "min_tokens"),
+        ({"min_tokens": -1}, "min_tokens"),
         ({"guided_json": {}}, "guided_json"),
+        ({"guided_choice": ["a"]}, "guided_choice"),
         ({"tempreature": 0}, "tempreature"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"chunk": 1}}, "stream_options.chunk"),
+        ({"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": 2.5}, "temperature"),
         ({"temperature": "0"}, "temperature"),
@@ -85,9 +106,15 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"max_tokens": True}, "max_tokens"),
         ({"seed": 2**63}, "seed"),
+        ({"timeout": 0}, "timeout"),
+        ({"cache_salt": ""}, "cache_salt"),
+        ({"cache_salt": "a/b"}, "cache_salt"),
+        ({"request_id": "x" * 300}, "request_id"),
+        ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
         ({"stop": ""}, "stop"),
         ({"stop": ["a", ""]}, "stop"),
-        ({"stop": ["a"] * 17}, "stop"),
+        ({"stop": ["a"] * 65}, "stop"),
+        ({"stop": "a" * 2**20}, "stop"),
         ({"stop": 5}, "stop"),
         ({"stream": "yes"}, "stream"),
         ({"prompt": []}, "prompt"),
@@ -96,7 +123,7 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None
         ({"prompt": [True]}, "prompt"),
         ({"prompt": None}, "prompt"),
         ({"prompt": {"a": 1}}, "prompt"),
-        ({"prompt": ["a"] * 257}, "prompt"),
+        ({"prompt": ["a"] * 1025}, "prompt"),
         ({"model": 7}, "model"),
     ],
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
@@ -128,9 +155,21 @@ def test_a_body_that_is_no_json_object_is_refused(content: bytes) -> None:
         ({"messages": "hi"}, "messages"),
         ({"messages": [{"content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": ""}]}, "messages.0.role"),
-        ({"messages": HELLO, "logprobs": True}, "logprobs"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
+        ({"messages": HELLO, "logprobs": 5}, "logprobs"),
+        ({"messages": HELLO, "top_logprobs": 5}, "top_logprobs"),
+        ({"messages": HELLO, "tools": []}, "tools"),
+        ({"messages": HELLO, "max_tokens": 0}, "max_tokens"),
+        (
+            {
+                "messages": HELLO,
+                "continue_final_message": True,
+                "add_generation_prompt": True,
+            },
+            "continue_final_message",
+        ),
         ({"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens"),
-        ({"messages": HELLO, "reasoning_effort": "high"}, "reasoning_effort"),
+        ({"messages": HELLO, "reasoning_effort": "much"}, "reasoning_effort"),
     ],
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
 )
@@ -148,10 +187,36 @@ def test_a_number_too_long_to_write_out_is_refused_in_few_words(name: str) -> No
     with pytest.raises(BadRequest) as refusal:
         parse_body(CompletionBody, body.encode())
     assert refusal.value.param == name
-    assert len(refusal.value.message) < 200
+    assert len(refusal.value.message) < 400
 
 
 def test_a_token_id_too_long_to_write_out_is_refused_in_few_words() -> None:
-    with pytest.raises(BadRequest, match="outside the model's vocabulary of 7") as refusal:
+    with pytest.raises(BadRequest, match="outside the model's vocabulary of 7 tokens") as refusal:
         check_token_ids([int("9" * 4300)], Limits(max_model_len=9, vocab_size=7), "prompt")
-    assert len(refusal.value.message) < 200
+    assert len(refusal.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "allowed"),
+    [
+        ({"temperature": 7.25}, ["temperature", "7.25", "less than or equal to 2"]),
+        ({"stop": ["x", ""]}, ["stop", "['x', '']", "non-empty string"]),
+        ({"suffix": "tail"}, ["suffix", "'tail'", "leave it out"]),
+        ({"guided_regex": "a+"}, ["guided_regex", 'structured_outputs: {"regex": ...}']),
+        ({"logit_bias": {"x": 1}}, ["logit_bias", "'x'", "token id"]),
+    ],
+    ids=lambda value: str(value)[:30] if isinstance(value, dict) else "",
+)
+def test_a_refusal_names_the_field_its_value_and_what_is_allowed(
+    field: dict[str, Any], allowed: list[str]
+) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        parse_completion(**field)
+    assert all(part in refusal.value.message for part in allowed), refusal.value.message
+
+
+def test_long_values_are_cut_at_200_characters() -> None:
+    with pytest.raises(BadRequest) as refusal:
+        parse_completion(temperature="9" * 10_000)
+    assert "9" * 90 in refusal.value.message
+    assert "9" * 201 not in refusal.value.message

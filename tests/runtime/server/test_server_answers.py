@@ -145,7 +145,12 @@ def test_each_of_several_prompts_gets_a_choice(server: ServerProcess, stream: bo
     else:
         body = response.json()
         assert [choice["text"] for choice in body["choices"]] == ["xyxyx", "bbbbb", "cdcdc"]
-        assert body["usage"] == {"prompt_tokens": 5, "completion_tokens": 15, "total_tokens": 20}
+        assert body["usage"] == {
+            "prompt_tokens": 5,
+            "completion_tokens": 15,
+            "total_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 2},
+        }
 
 
 def test_without_max_tokens_a_completion_has_16_and_a_chat_what_is_left(

@@ -1,0 +1,250 @@
+"""The shapes of whole answers, for the API's description; a test holds answers to them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class ErrorDetail(TypedDict):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(TypedDict):
+    """Every answer of a status from 400 on, probes apart."""
+
+    error: ErrorDetail
+
+
+class CachedTokens(TypedDict):
+    """How many of a prompt's tokens the prefix cache spared."""
+
+    cached_tokens: int
+
+
+class UsageCounts(TypedDict):
+    """What an answer cost."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class CompletionLogprobs(TypedDict):
+    """Lists of one entry a token."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class PromptLogprob(TypedDict):
+    """How likely one token was at one place of the prompt."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
+class CompletionChoice(TypedDict):
+    """One answer."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length"]
+    stop_reason: str | int | None
+    token_ids: NotRequired[list[int]]
+    prompt_token_ids: NotRequired[list[int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
+
+
+class Completion(TypedDict):
+    """POST /v1/completions."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: UsageCounts
+    system_fingerprint: None
+
+
+class CalledFunction(TypedDict):
+    """arguments is JSON in a string."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(TypedDict):
+    """One call that the model asks for."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class AssistantMessage(TypedDict):
+    """What the model says."""
+
+    role: str
+    content: str | None
+    refusal: None
+    reasoning: str | None
+    reasoning_content: str | None
+    tool_calls: NotRequired[list[ToolCall]]
+
+
+class TopLogprob(TypedDict):
+    """A token and how likely it was."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatLogprob(TopLogprob):
+    """The token that came, and the best at its place."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(TypedDict):
+    """One entry a token."""
+
+    content: list[ChatLogprob]
+    refusal: None
+
+
+class ChatChoice(TypedDict):
+    """One answer."""
+
+    index: int
+    message: AssistantMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: Literal["stop", "length", "tool_calls"]
+    stop_reason: str | int | None
+    token_ids: NotRequired[list[int]]
+
+
+class ChatCompletion(TypedDict):
+    """POST /v1/chat/completions."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: UsageCounts
+    system_fingerprint: None
+    prompt_token_ids: NotRequired[list[int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
+    prompt_text: NotRequired[str]
+
+
+class Embedding(TypedDict):
+    """A vector: numbers, or their float32 bytes in base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingCounts(TypedDict):
+    """What embeddings cost."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(TypedDict):
+    """POST /v1/embeddings."""
+
+    id: str
+    object: Literal["list"]
+    created: int
+    model: str
+    data: list[Embedding]
+    usage: EmbeddingCounts
+
+
+class Texts(TypedDict):
+    """POST /generate."""
+
+    text: list[str]
+
+
+class Tokens(TypedDict):
+    """POST /tokenize."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class PromptText(TypedDict):
+    """POST /detokenize."""
+
+    prompt: str
+
+
+class ModelCard(TypedDict):
+    """A model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    root: str
+    parent: None
+    max_model_len: int
+
+
+class ModelList(TypedDict):
+    """GET /v1/models."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class Health(TypedDict):
+    """GET /health and /ping."""
+
+    healthy: bool
+
+
+class Readiness(TypedDict):
+    """GET /ready."""
+
+    phase: str
+
+
+class LoadNumbers(TypedDict):
+    """GET /load."""
+
+    running: int
+    waiting: int
+    kvCacheUsage: float
+    freeKvTokens: int
+
+
+class Version(TypedDict):
+    """GET /version."""
+
+    version: str
+
+
+Described = dict[str, Any]
+"""GET /openapi.json."""

@@ -1,0 +1,78 @@
+"""POST /v1/chat/completions: answer a conversation."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forebay_runtime.parsing import Tools, build_chat_parser, parse_tools
+from forebay_runtime.server.api.answer import StreamForm, send_stream, send_whole
+from forebay_runtime.server.api.bodies.chat import ChatBody
+from forebay_runtime.server.api.chat_wording import ChatPlan, ChatWording
+from forebay_runtime.server.api.context import Context
+from forebay_runtime.server.api.limits import TokenLimit
+from forebay_runtime.server.api.rendering import render_chat
+from forebay_runtime.server.api.sampling import (
+    Ask,
+    Scores,
+    build_requests,
+    build_telling,
+    check_num_logprobs,
+)
+from forebay_runtime.server.api.structure import choose_chat_spec, compile_spec
+from forebay_runtime.server.errors import BadRequest
+
+_TAIL_CHARS = 400
+"""More than any template writes behind the last message."""
+
+
+async def create_chat_completion(context: Context, request: Request) -> Response:
+    """Answer a conversation."""
+    body = await context.read(ChatBody, request)
+    tools = read_tools(body)
+    scores = _choose_scores(context, body)
+    prompt = await render_chat(context, body, body, tools)
+    spec = choose_chat_spec(body, tools, context.tool_parser)
+    ask = Ask(_limit(body), "messages", scores, await compile_spec(context, spec))
+    requests = build_requests(context, body, [prompt], ask)
+    tail = (prompt.text or "")[-_TAIL_CHARS:]
+    parsers = [
+        build_chat_parser(
+            context.tool_parser, context.reasoning_parser, tools.functions, tools.choice, tail
+        )
+        for _ in requests
+    ]
+    plan = ChatPlan(body, prompt, tools.choice, parsers, scores)
+    wording = ChatWording(context.tokenizer, plan, context.head("chatcmpl-", body, request))
+    telling = build_telling(context, body, body.stream_interval)
+    generations = context.service.submit(requests, telling, body.n, body.timeout)
+    if not body.stream:
+        return await send_whole(generations, wording, body.n, request.receive)
+    form = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
+    return await send_stream(generations, wording, body.n, form, request.receive)
+
+
+def read_tools(body: ChatBody) -> Tools:
+    """The tools of a chat and how to choose among them.
+
+    Raises: BadRequest.
+    """
+    try:
+        return parse_tools(body.tools, body.tool_choice)
+    except ValueError as exc:
+        param = "tool_choice" if str(exc).startswith("tool_choice") else "tools"
+        raise BadRequest(str(exc), param=param) from None
+
+
+def _limit(body: ChatBody) -> TokenLimit:
+    """How long an answer may get: the newer field wins where both are given."""
+    if body.max_completion_tokens is not None:
+        return TokenLimit(body.max_completion_tokens, "max_completion_tokens", None)
+    return TokenLimit(body.max_tokens, "max_tokens", None)
+
+
+def _choose_scores(context: Context, body: ChatBody) -> Scores:
+    num_top = check_num_logprobs(context, body.top_logprobs, "top_logprobs")
+    asked = None if body.stream else body.prompt_logprobs
+    num_prompt_logprobs = check_num_logprobs(context, asked, "prompt_logprobs")
+    return Scores(num_top if body.logprobs else None, num_prompt_logprobs)

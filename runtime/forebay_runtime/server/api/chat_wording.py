@@ -1,0 +1,192 @@
+"""How chats are spelled: messages and deltas, with thoughts and tool calls told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from forebay_runtime.parsing import ChatParser, Delta, ToolCallDelta, ToolChoice
+from forebay_runtime.server.api.bodies.chat import ChatBody
+from forebay_runtime.server.api.calls import join_calls, keep_calls
+from forebay_runtime.server.api.context import Head
+from forebay_runtime.server.api.prompts import Prompt
+from forebay_runtime.server.api.sampling import Scores
+from forebay_runtime.server.api.token_texts import TokenTexts
+from forebay_runtime.server.api.usage import Usage
+from forebay_runtime.server.generation import Piece, Token
+from forebay_runtime.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ChatPlan:
+    """One chat as it was asked for; a parser for each of its answers."""
+
+    body: ChatBody
+    prompt: Prompt
+    tool_choice: ToolChoice
+    parsers: Sequence[ChatParser]
+    scores: Scores
+
+    @property
+    def echoed(self) -> str:
+        """The text of the last message, if the answer is to begin with it."""
+        last = self.body.messages[-1]
+        is_continued = self.body.echo and last.role == self.role
+        return last.content if is_continued and isinstance(last.content, str) else ""
+
+    @property
+    def role(self) -> str:
+        """Who speaks: whoever the template was asked to hand over to."""
+        return "assistant" if self.body.add_generation_prompt else self.body.messages[-1].role
+
+
+@dataclass
+class _Choice:
+    """How far one answer's stream has come."""
+
+    parser: ChatParser
+    has_begun: bool = False
+    untold: tuple[Token, ...] = ()
+    """Tokens whose text the parser holds back."""
+
+
+class ChatWording:
+    """Spells the answers to one chat."""
+
+    def __init__(self, tokenizer: Tokenizer, plan: ChatPlan, head: Head) -> None:
+        """head: what all objects share."""
+        self._plan = plan
+        self._head = asdict(head)
+        self._chunk = self._head | {"object": "chat.completion.chunk"}
+        self._texts = TokenTexts(tokenizer, plan.body.return_tokens_as_token_ids)
+        self._choices = [_Choice(parser) for parser in plan.parsers]
+
+    def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
+        """Who speaks, first; then what is new; and last, in a chunk of its own, why it ended."""
+        choice = self._choices[index]
+        chunks = [] if choice.has_begun else self._opening(index)
+        choice.has_begun = True
+        delta = self._parse(choice, piece)
+        choice.untold += piece.tokens
+        body = self._spell_delta(delta)
+        if body:
+            chunks.append(self._delta(index, body, self._take_tokens(choice)))
+        if piece.finish_reason is not None:
+            rest = self._take_tokens(choice)
+            chunks.append(self._delta(index, {}, rest, self._end(choice, piece)))
+        return chunks
+
+    def counts(self, usage: Usage) -> dict[str, Any]:
+        """Token counts without a choice."""
+        return self._chunk | {"choices": [], "usage": usage.to_body()}
+
+    def whole(self, answers: Sequence[Piece], usage: Usage) -> dict[str, Any]:
+        """The assistant's messages."""
+        body, prompt = self._plan.body, self._plan.prompt
+        whole = self._head | {
+            "object": "chat.completion",
+            "choices": [self._message(*each) for each in enumerate(answers)],
+            "usage": usage.to_body(),
+            "system_fingerprint": None,
+        }
+        if body.prompt_logprobs is not None:
+            scores, num_top = answers[0].prompt_scores, self._plan.scores.num_prompt_logprobs
+            whole["prompt_logprobs"] = self._texts.prompt_logprobs(scores or (), num_top or 0)
+        if body.return_token_ids:
+            whole["prompt_token_ids"] = prompt.token_ids
+        if body.return_prompt_text:
+            whole["prompt_text"] = prompt.text
+        return whole
+
+    def _parse(self, choice: _Choice, piece: Piece) -> Delta:
+        delta = choice.parser.feed(piece.text)
+        if piece.finish_reason is not None:
+            delta += choice.parser.flush()
+        body = self._plan.body
+        reasoning = delta.reasoning if body.include_reasoning else ""
+        calls = keep_calls(delta.tool_calls, body.parallel_tool_calls)
+        return Delta(reasoning, delta.content, calls)
+
+    def _message(self, index: int, answer: Piece) -> dict[str, Any]:
+        choice = self._choices[index]
+        delta = self._parse(choice, answer)
+        calls, content = join_calls(delta.tool_calls), self._plan.echoed + delta.content
+        message: dict[str, Any] = {
+            "role": self._plan.role,
+            "content": content or (None if calls or delta.reasoning else ""),
+            "refusal": None,
+            "reasoning": delta.reasoning or None,
+            "reasoning_content": delta.reasoning or None,
+        }
+        if calls:
+            message["tool_calls"] = calls
+        end = self._end(choice, answer)
+        return {"index": index, "message": message} | self._details(answer.tokens) | end
+
+    def _opening(self, index: int) -> list[dict[str, Any]]:
+        body, prompt = self._plan.body, self._plan.prompt
+        opening = self._delta(index, {"role": self._plan.role, "content": ""}, ())
+        if body.return_token_ids:
+            opening["prompt_token_ids"] = prompt.token_ids
+        if body.return_prompt_text:
+            opening["prompt_text"] = prompt.text
+        echoed = self._plan.echoed
+        return [opening, self._delta(index, {"content": echoed}, ())] if echoed else [opening]
+
+    def _spell_delta(self, delta: Delta) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        if delta.reasoning:
+            body["reasoning"] = body["reasoning_content"] = delta.reasoning
+        if delta.content:
+            body["content"] = delta.content
+        if delta.tool_calls:
+            body["tool_calls"] = [_spell_call(call) for call in delta.tool_calls]
+        return body
+
+    def _take_tokens(self, choice: _Choice) -> tuple[Token, ...]:
+        tokens, choice.untold = choice.untold, ()
+        return tokens
+
+    def _delta(
+        self,
+        index: int,
+        delta: dict[str, Any],
+        tokens: tuple[Token, ...],
+        end: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        end = end or {"finish_reason": None, "stop_reason": None}
+        choice = {"index": index, "delta": delta} | self._details(tokens) | end
+        return self._chunk | {"choices": [choice]}
+
+    def _details(self, tokens: Sequence[Token]) -> dict[str, Any]:
+        """Logprobs and ids; none where thoughts are hidden, which they would tell."""
+        body, num_top = self._plan.body, self._plan.scores.num_logprobs
+        shows = body.include_reasoning
+        scored = num_top is not None and shows and tokens
+        details: dict[str, Any] = {
+            "logprobs": self._texts.chat_logprobs(tokens, num_top or 0) if scored else None
+        }
+        if body.return_token_ids and shows:
+            details["token_ids"] = [token.token_id for token in tokens]
+        return details
+
+    def _end(self, choice: _Choice, piece: Piece) -> dict[str, Any]:
+        reason = piece.finish_reason
+        # As OpenAI has it: an answer that had to be one call has just stopped.
+        is_free = self._plan.tool_choice.kind != "named"
+        if reason == "stop" and choice.parser.has_tool_calls and is_free:
+            reason = "tool_calls"
+        return {"finish_reason": reason, "stop_reason": piece.stop_reason}
+
+
+def _spell_call(call: ToolCallDelta) -> dict[str, Any]:
+    function = {"arguments": call.arguments}
+    if call.name is None:
+        return {"index": call.index, "function": function}
+    return {
+        "index": call.index,
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name} | function,
+    }

@@ -1,0 +1,138 @@
+"""POST /v1/completions: continue one prompt, or several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forebay_runtime.server.api.answer import StreamForm, send_stream, send_whole
+from forebay_runtime.server.api.bodies.completions import DEFAULT_MAX_TOKENS, CompletionBody
+from forebay_runtime.server.api.context import Context, Head
+from forebay_runtime.server.api.echo import Echo
+from forebay_runtime.server.api.limits import TokenLimit
+from forebay_runtime.server.api.prompts import Prompt, read_prompt
+from forebay_runtime.server.api.sampling import (
+    Ask,
+    Scores,
+    build_requests,
+    build_telling,
+    check_num_logprobs,
+)
+from forebay_runtime.server.api.structure import choose_spec, compile_spec
+from forebay_runtime.server.api.token_texts import TokenTexts
+from forebay_runtime.server.api.usage import Usage
+from forebay_runtime.server.generation import Piece, Token
+from forebay_runtime.tokenizer import Tokenizer
+
+
+async def create_completion(context: Context, request: Request) -> Response:
+    """Continue prompts."""
+    body = await context.read(CompletionBody, request)
+    scores = _choose_scores(context, body)
+    prompts = [
+        await read_prompt(context, body, given, body.add_special_tokens) for given in body.prompt
+    ]
+    ask = Ask(
+        TokenLimit(body.max_tokens, "max_tokens", DEFAULT_MAX_TOKENS),
+        "prompt",
+        scores,
+        await compile_spec(context, choose_spec(body)),
+    )
+    requests = build_requests(context, body, prompts, ask)
+    head = context.head("cmpl-", body, request)
+    wording = CompletionWording(context.tokenizer, CompletionPlan(body, prompts, scores), head)
+    telling = build_telling(context, body, body.stream_interval)
+    generations = context.service.submit(requests, telling, body.n, body.timeout)
+    if not body.stream:
+        return await send_whole(generations, wording, body.n, request.receive)
+    form = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
+    return await send_stream(generations, wording, body.n, form, request.receive)
+
+
+def _choose_scores(context: Context, body: CompletionBody) -> Scores:
+    num_logprobs = check_num_logprobs(context, body.logprobs, "logprobs")
+    asked = None if body.stream else body.prompt_logprobs
+    num_prompt_logprobs = check_num_logprobs(context, asked, "prompt_logprobs")
+    if body.echo and num_logprobs is not None:
+        num_prompt_logprobs = max(num_logprobs, num_prompt_logprobs or 0)
+    return Scores(num_logprobs, num_prompt_logprobs)
+
+
+@dataclass(frozen=True)
+class CompletionPlan:
+    """Completions as they were asked for."""
+
+    body: CompletionBody
+    prompts: Sequence[Prompt]
+    scores: Scores
+
+
+class CompletionWording:
+    """How the choices of one request are spelled, n for each prompt in a row."""
+
+    def __init__(self, tokenizer: Tokenizer, plan: CompletionPlan, head: Head) -> None:
+        """head: what all objects share."""
+        self._body = body = plan.body
+        self._prompts = plan.prompts
+        self._scores = plan.scores
+        self._head = asdict(head) | {"object": "text_completion"}
+        self._texts = TokenTexts(tokenizer, body.return_tokens_as_token_ids)
+        self._echoes = [Echo(p, tokenizer) for p in plan.prompts] if body.echo else []
+        self._has_begun = [False] * (len(plan.prompts) * body.n)
+
+    def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
+        """Text and, in the last chunk, why it ended; the first has the prompt, if it is echoed."""
+        opens, self._has_begun[index] = not self._has_begun[index], True
+        return [self._head | {"choices": [self._choice(index, piece, opens)]}]
+
+    def counts(self, usage: Usage) -> dict[str, Any]:
+        """Token counts without a choice."""
+        return self._head | {"choices": [], "usage": usage.to_body()}
+
+    def whole(self, answers: Sequence[Piece], usage: Usage) -> dict[str, Any]:
+        """One choice an answer, in the prompts' order."""
+        choices = [
+            self._choice(index, answer, True) | self._prompt_logprobs(answer)
+            for index, answer in enumerate(answers)
+        ]
+        return self._head | {
+            "choices": choices,
+            "usage": usage.to_body(),
+            "system_fingerprint": None,
+        }
+
+    def _choice(self, index: int, piece: Piece, opens: bool) -> dict[str, Any]:
+        echo = self._echoes[index // self._body.n] if self._echoes else None
+        prefix = echo.text if echo is not None and opens else ""
+        choice = {
+            "index": index,
+            "text": prefix + piece.text,
+            "logprobs": self._logprobs(piece, echo, opens),
+            "finish_reason": piece.finish_reason,
+            "stop_reason": piece.stop_reason,
+        }
+        if self._body.return_token_ids:
+            choice["token_ids"] = [token.token_id for token in piece.tokens]
+            if opens:
+                choice["prompt_token_ids"] = self._prompts[index // self._body.n].token_ids
+        return choice
+
+    def _logprobs(self, piece: Piece, echo: Echo | None, opens: bool) -> dict[str, Any] | None:
+        num_top, tokens = self._scores.num_logprobs, piece.tokens
+        if num_top is None:
+            return None
+        if echo is not None:
+            num_chars = len(echo.text)
+            shifted = (Token(t.token_id, t.offset + num_chars, t.score) for t in tokens)
+            tokens = (*(echo.tokens(piece.prompt_scores or ()) if opens else ()), *shifted)
+        return self._texts.completion_logprobs(tokens, num_top)
+
+    def _prompt_logprobs(self, answer: Piece) -> dict[str, Any]:
+        if self._body.prompt_logprobs is None:
+            return {}
+        num_top = self._scores.num_prompt_logprobs or 0
+        return {"prompt_logprobs": self._texts.prompt_logprobs(answer.prompt_scores or (), num_top)}

@@ -1,0 +1,106 @@
+"""What an endpoint works with: the service, and the parts of its model that text needs.
+
+Made once an application, before the model is loaded; its parts are there once it is.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+
+from starlette.requests import Request
+
+from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.parsing import choose_reasoning_parser, choose_tool_parser
+from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
+from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
+from forebay_runtime.server.api.bodies.generation import PromptBody
+from forebay_runtime.server.api.limits import Limits
+from forebay_runtime.server.errors import WrongMediaType, show
+from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.service import Service
+from forebay_runtime.structured import StructureCompiler
+from forebay_runtime.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Head:
+    """The three fields that all objects of one answer share."""
+
+    id: str
+    created: int
+    model: str
+
+
+class Context:
+    """One server, as its endpoints see it."""
+
+    def __init__(self, service: Service) -> None:
+        """service need not be loaded yet."""
+        self.service = service
+
+    @property
+    def options(self) -> ServeOptions:
+        """The server's flags."""
+        return self.service.options
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.service.model.tokenizer
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The model's chat template."""
+        return self.service.model.template
+
+    @property
+    def limits(self) -> Limits:
+        """What a prompt must keep to."""
+        return self.service.limits
+
+    @cached_property
+    def tool_parser(self) -> str | None:
+        """How the model writes tool calls, None where it does not."""
+        return choose_tool_parser(None, self.options.tool_call_parser)
+
+    @cached_property
+    def reasoning_parser(self) -> str | None:
+        """How the model writes its thoughts, None where it does not."""
+        return choose_reasoning_parser(None, self.options.reasoning_parser)
+
+    @cached_property
+    def structures(self) -> StructureCompiler:
+        """Compiles the forms that answers are held to."""
+        return StructureCompiler(self.tokenizer, self.service.end_ids, self.limits.vocab_size)
+
+    async def read(self, model: type[BodyT], request: Request) -> BodyT:
+        """Read a request's body, and check that it asks for this server's model.
+
+        Raises: ApiError.
+        """
+        _check_media_type(request)
+        body = parse_body(model, await request.body())
+        self.service.check_model_name(_model_of(body))
+        return body
+
+    def head(self, prefix: str, body: PromptBody, request: Request) -> Head:
+        """The head of an answer: under the id that the client asked for, or one of its own."""
+        id_ = body.request_id or request.headers.get("x-request-id") or uuid.uuid4().hex
+        return Head(prefix + id_[:MAX_ID_CHARS], int(time.time()), self.options.served_model_name)
+
+
+def _model_of(body: Body) -> str | None:
+    name = getattr(body, "model", None)
+    return name if isinstance(name, str) else None
+
+
+def _check_media_type(request: Request) -> None:
+    given = request.headers.get("content-type", "application/json")
+    media_type = given.partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise WrongMediaType(
+            f"The header Content-Type is {show(given)}; it must be application/json"
+        )

@@ -1,0 +1,67 @@
+"""POST /v1/embeddings: turn texts into vectors."""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forebay_runtime.request import SamplingParams
+from forebay_runtime.server.api.answer import close_all, collect, nobody, until_gone
+from forebay_runtime.server.api.bodies.embeddings import EmbeddingBody
+from forebay_runtime.server.api.context import Context
+from forebay_runtime.server.api.prompts import check_prompts, read_prompt
+from forebay_runtime.server.api.sampling import build_request
+from forebay_runtime.server.api.usage import count_usage
+from forebay_runtime.server.errors import BadRequest, build_json_response
+from forebay_runtime.server.generation import Generation, Telling
+
+_NOTHING_SAMPLED = SamplingParams(max_tokens=0)
+
+
+async def create_embeddings(context: Context, request: Request) -> Response:
+    """Turn texts into vectors of unit length."""
+    body = await context.read(EmbeddingBody, request)
+    prompts = [
+        await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
+    ]
+    check_prompts(context, prompts, "input", num_least=0)
+    requests = [build_request(body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
+    for each in requests:
+        each.pooling = body.pooling
+    generations = context.service.submit(requests, Telling(), 1, body.timeout)
+    try:
+        if await until_gone(collect(generations), request.receive) is None:
+            return nobody()
+        return build_json_response(_spell(context, body, generations))
+    finally:
+        close_all(generations)
+
+
+def _spell(context: Context, body: EmbeddingBody, generations: list[Generation]) -> dict[str, Any]:
+    vectors = [generation.embedding for generation in generations]
+    if body.dimensions not in (None, len(vectors[0])):
+        raise BadRequest(
+            f"dimensions is {body.dimensions}: this model's vectors have {len(vectors[0])}, and "
+            "cannot be cut",
+            param="dimensions",
+        )
+    usage = count_usage(generations, 1)
+    return {
+        "object": "list",
+        "model": context.options.served_model_name,
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _encode(body, vector)}
+            for index, vector in enumerate(vectors)
+        ],
+        "usage": {"prompt_tokens": usage.num_prompt, "total_tokens": usage.num_prompt},
+    }
+
+
+def _encode(body: EmbeddingBody, vector: tuple[float, ...]) -> list[float] | str:
+    if body.encoding_format == "float":
+        return list(vector)
+    return base64.b64encode(array("f", vector).tobytes()).decode()

@@ -1,0 +1,36 @@
+"""An endpoint as data: where it is, who answers, and what goes in and comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forebay_runtime.server.api.bodies.body import Body
+from forebay_runtime.server.api.context import Context
+
+Handler = Callable[[Context, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One path; with a body it takes POST, else GET (and HEAD).
+
+    answer: the type of the JSON object of a 200, None where that is no JSON. streams: may the
+    answer be a stream of events? errors: the statuses besides that it can have.
+    """
+
+    path: str
+    handler: Handler
+    answer: Any = None
+    body: type[Body] | None = None
+    streams: bool = False
+    errors: tuple[int, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """What it takes."""
+        return "GET" if self.body is None else "POST"

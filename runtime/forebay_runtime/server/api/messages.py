@@ -1,0 +1,97 @@
+"""A chat's messages as templates know them: plain objects whose content is one text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forebay_runtime.server.api.bodies.chat import Message
+from forebay_runtime.server.errors import BadRequest, show
+
+_NOTHING: tuple[Any, ...] = (None, [], {}, "")
+"""Values of fields that OpenAI's client writes out though they say nothing."""
+_TEXT_FIELDS = ("name", "tool_call_id", "refusal", "reasoning", "reasoning_content")
+
+
+def to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Bring messages to the form that templates are written for.
+
+    Raises: BadRequest naming what a text model cannot read.
+    """
+    return [_to_plain(message, f"messages.{index}") for index, message in enumerate(messages)]
+
+
+def _to_plain(message: Message, path: str) -> dict[str, Any]:
+    plain: dict[str, Any] = {"role": message.role, "content": _to_text(message.content, path)}
+    for name, value in (message.model_extra or {}).items():
+        field = f"{path}.{name[:64]}"
+        if name in _TEXT_FIELDS:
+            if not isinstance(value, str):
+                raise BadRequest(f"{field} is {show(value)}: it must be a string", param=field)
+            plain[name] = value
+        elif name == "tool_calls":
+            plain[name] = _read_calls(value, field)
+        elif value not in _NOTHING:
+            raise BadRequest(
+                f"{field} is {show(value)}, which this server does not support; leave it out",
+                param=field,
+            )
+    reasoning = plain.get("reasoning", plain.get("reasoning_content"))
+    if reasoning is not None:  # templates know either name
+        plain["reasoning"] = plain["reasoning_content"] = reasoning
+    return plain
+
+
+def _to_text(content: str | list[dict[str, Any]] | None, path: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        _part_to_text(part, f"{path}.content.{index}") for index, part in enumerate(content)
+    )
+
+
+def _part_to_text(part: Mapping[str, Any], path: str) -> str:
+    kind = part.get("type")
+    if kind not in ("text", "refusal"):
+        raise BadRequest(
+            f"{path}.type is {show(kind)}: this model reads only parts of the type 'text'",
+            param=f"{path}.type",
+        )
+    if not isinstance(part.get(kind), str):
+        raise BadRequest(f"{path}.{kind} must be a string", param=f"{path}.{kind}")
+    return str(part[kind])
+
+
+def _read_calls(calls: Any, path: str) -> list[dict[str, Any]]:
+    if not isinstance(calls, list):
+        raise BadRequest(f"{path} is {show(calls)}: it must be a list of calls", param=path)
+    return [_read_call(call, f"{path}.{index}") for index, call in enumerate(calls)]
+
+
+def _read_call(call: Any, path: str) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise BadRequest(
+            f"{path} is {show(call)}: it must be an object with a function and its name", param=path
+        )
+    arguments = _read_arguments(function.get("arguments"), f"{path}.function.arguments")
+    whole: dict[str, Any] = {"type": "function"} | dict(call)
+    whole["function"] = function | {"arguments": arguments}
+    return whole
+
+
+def _read_arguments(arguments: Any, path: str) -> Any:
+    # Templates write the arguments out as JSON themselves: given text they would quote it again.
+    if arguments in (None, ""):
+        return {}
+    if isinstance(arguments, dict):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except (TypeError, ValueError, RecursionError):
+        raise BadRequest(
+            f"{path} is {show(arguments)}: it must be a JSON object in a string", param=path
+        ) from None

@@ -1,0 +1,49 @@
+"""POST /tokenize and /detokenize: text to token ids, and back."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forebay_runtime.parsing import parse_tools
+from forebay_runtime.server.api.bodies.tokens import DetokenizeBody, TokenizeBody
+from forebay_runtime.server.api.context import Context
+from forebay_runtime.server.api.limits import check_token_ids
+from forebay_runtime.server.api.prompts import encode
+from forebay_runtime.server.api.rendering import render_text
+from forebay_runtime.server.errors import BadRequest, build_json_response
+
+
+async def tokenize(context: Context, request: Request) -> Response:
+    """The token ids of a prompt, or of a rendered chat."""
+    body = await context.read(TokenizeBody, request)
+    text, adds_special = body.prompt, body.add_special_tokens
+    if text is None:
+        text = await _render(context, body)
+    elif adds_special is None:
+        adds_special = True
+    ids = await encode(context, text, bool(adds_special))
+    texts = [context.tokenizer.token_text(id_) for id_ in ids] if body.return_token_strs else None
+    return build_json_response(
+        {
+            "count": len(ids),
+            "max_model_len": context.limits.max_model_len,
+            "tokens": ids,
+            "token_strs": texts,
+        }
+    )
+
+
+async def detokenize(context: Context, request: Request) -> Response:
+    """The text of token ids, special tokens written out."""
+    body = await context.read(DetokenizeBody, request)
+    check_token_ids(body.tokens, context.limits, "tokens")
+    return build_json_response({"prompt": context.tokenizer.decode(body.tokens)})
+
+
+async def _render(context: Context, body: TokenizeBody) -> str:
+    try:
+        tools = parse_tools(body.tools, None)
+    except ValueError as exc:
+        raise BadRequest(str(exc), param="tools") from None
+    return await render_text(context, body, tools)
