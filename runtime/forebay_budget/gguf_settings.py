@@ -37,6 +37,7 @@ _DEFAULT_IF_SILENT = (
     "rope_local_base_freq",
     "sliding_window_pattern",
     "decoder_sparse_step",
+    "norm_topk_prob",
     "attn_logit_softcapping",
     "final_logit_softcapping",
 )

@@ -4,17 +4,32 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 import torch
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2MoeConfig,
+    Qwen2MoeForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
+
+from tiny_gguf import write_gguf
 
 _ODD_SIZES: dict[str, Any] = {
     "hidden_size": 96,
@@ -27,32 +42,63 @@ _ODD_SIZES: dict[str, Any] = {
     "max_position_embeddings": 256,
     "tie_word_embeddings": False,
     "initializer_range": 0.2,
+    "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "dtype": "float32",
 }
 """head_dim 32 is not 96 / 6; every row is a whole number of GGUF's blocks of 32."""
 
-_FAMILIES: dict[str, tuple[Any, Any]] = {
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "mistral": (MistralConfig, MistralForCausalLM),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+_EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+
+_FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": None}),
+    "mixtral": (
+        MixtralConfig,
+        MixtralForCausalLM,
+        {"num_local_experts": 5, "num_experts_per_tok": 2},
+    ),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"head_dim": 16}),
+    "qwen2_moe": (
+        Qwen2MoeConfig,
+        Qwen2MoeForCausalLM,
+        {"head_dim": 16, "shared_expert_intermediate_size": 96, **_EXPERTS},
+    ),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {}),
+    "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"norm_topk_prob": True, **_EXPERTS}),
+    "gemma2": (Gemma2Config, Gemma2ForCausalLM, {"sliding_window": 8, "query_pre_attn_scalar": 32}),
+    "gemma3": (
+        Gemma3TextConfig,
+        Gemma3ForCausalLM,
+        {"sliding_window": 8, "query_pre_attn_scalar": 32, "num_hidden_layers": 7},
+    ),
+    "phi3": (Phi3Config, Phi3ForCausalLM, {"head_dim": 16}),
 }
+"""The config's class, the model's, and what differs from _ODD_SIZES. A head_dim of 16 is what
+hidden size and heads give, where the config has no other."""
 
 
 def build_tiny(family: str = "llama", **sizes: Any) -> PreTrainedModel:
     """A random model of a family; vectors are random too, so that none of them can be left out."""
-    config_class, model_class = _FAMILIES[family]
-    if family == "mistral":
-        sizes = {"sliding_window": None, **sizes}
-    config = config_class(**{**_ODD_SIZES, **sizes})
+    config_class, model_class, changes = _FAMILIES[family]
+    config = config_class(**{**_ODD_SIZES, **changes, **sizes})
+    # The only one of transformers' ways to attend that heeds every family's numbers.
+    config._attn_implementation = "eager"
     torch.manual_seed(0)
     model: PreTrainedModel = model_class(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:
-                parameter.normal_(1.0 if name.endswith("norm.weight") else 0.0, 0.3)
+                parameter.normal_(_middle(family, name), 0.3)
+            elif "experts" in name or ".gate." in name:
+                parameter.normal_(0.0, 0.2)
     return model
+
+
+def _middle(family: str, name: str) -> float:
+    """What a vector lies around: one for a norm, but for families that train it less one."""
+    return 1.0 if name.endswith("norm.weight") and not family.startswith("gemma") else 0.0
 
 
 def save_tiny(folder: Path, family: str = "llama", **sizes: Any) -> PreTrainedModel:
@@ -60,29 +106,6 @@ def save_tiny(folder: Path, family: str = "llama", **sizes: Any) -> PreTrainedMo
     model = build_tiny(family, **sizes)
     model.save_pretrained(folder)
     return model
-
-
-def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
-    """What transformers makes of a prompt: the logits after each token, [T, V]."""
-    with torch.no_grad():
-        logits: torch.Tensor = model(torch.tensor([token_ids])).logits[0]
-    return logits
-
-
-_GGUF_NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 
 
 def save_gguf(
@@ -93,66 +116,11 @@ def save_gguf(
     The model's own weights are replaced by what the file's reader makes of them, so that it stays
     the oracle whatever the type loses.
     """
-    config: Any = model.config
-    arch = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2"}[config.model_type]
-    writer = gguf.GGUFWriter(path, arch)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if getattr(config, "head_dim", None):
-        writer.add_key_length(config.head_dim)
-        writer.add_value_length(config.head_dim)
-    writer.add_eos_token_id(2)
-    for key, value in metadata.items():
-        writer.add_string(key, value)
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    write_gguf(path, model, kind, metadata)
+
+
+def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
+    """What transformers makes of a prompt: the logits after each token, [T, V]."""
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            num_heads = heads.get(name.split(".")[-2]) if arch == "llama" else None
-            parameter.copy_(_write(writer, gguf_name(name), parameter, (kind, num_heads)))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def gguf_name(name: str) -> str:
-    """GGUF's name of a Hugging Face tensor."""
-    for long, short in _GGUF_NAMES.items():
-        name = name.replace(long, short)
-    return name.replace("model.layers.", "blk.")
-
-
-def _write(
-    writer: gguf.GGUFWriter,
-    name: str,
-    parameter: torch.Tensor,
-    how: tuple[gguf.GGMLQuantizationType, int | None],
-) -> torch.Tensor:
-    """Add one tensor, and return what a reader gets."""
-    kind, num_heads = how
-    values = parameter.detach().numpy()
-    if num_heads is not None:
-        values = _interleave(values, num_heads)
-    if values.ndim == 1:
-        kind = gguf.GGMLQuantizationType.F32
-    stored = gguf.quantize(np.ascontiguousarray(values), kind)
-    writer.add_tensor(name, stored, raw_dtype=kind)
-    read = gguf.dequantize(stored, kind).reshape(values.shape)
-    return torch.from_numpy(_separate(read, num_heads) if num_heads is not None else read.copy())
-
-
-def _interleave(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
-    """Rows (0, 1, 2, …) of each head to (0, D/2, 1, D/2 + 1, …)."""
-    halves = rows.reshape(num_heads, 2, -1, *rows.shape[1:])
-    return halves.swapaxes(1, 2).reshape(rows.shape)
-
-
-def _separate(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
-    pairs = rows.reshape(num_heads, -1, 2, *rows.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(rows.shape).copy()
+        logits: torch.Tensor = model(torch.tensor([token_ids])).logits[0]
+    return logits

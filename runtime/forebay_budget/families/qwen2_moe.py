@@ -4,9 +4,6 @@ that every token passes, weighed by a gate of its own.
 Source: Yang et al. 2024 (Qwen2) §2.2; transformers' Qwen2MoeConfig for which layers.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from forebay_budget.family import Family, windowed_where
 from forebay_budget.inspection import ModelError
 from forebay_budget.settings import Settings
@@ -31,10 +28,6 @@ def _windows(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
     return windowed_where(settings, num_layers, lambda number: number % 2 == 0 and number < end)
 
 
-def _untold(settings: Settings) -> Mapping[str, Any]:
-    return {"norm_topk_prob": False}
-
-
 QWEN2_MOE = Family(
     "Qwen2MoeForCausalLM",
     gguf_kinds=("qwen2moe",),
@@ -51,7 +44,6 @@ QWEN2_MOE = Family(
         "shared_expert_intermediate_size": 5_632,
         "decoder_sparse_step": 1,
     },
-    untold_by_gguf=_untold,
     windows=_windows,
     experts_in=sparse_layers,
     needs_qkv_bias=True,

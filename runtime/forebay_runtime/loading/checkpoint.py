@@ -56,10 +56,11 @@ def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor) -> Tensor:
         raise ModelError(
             "IncompleteModel", f"The checkpoint has no tensor {checkpoint.stored_name(name)}."
         )
-    if checkpoint.shape(name) != tuple(out.shape):
+    # A matrix of one row may be stored as a vector.
+    if tuple(out.shape) not in (stored := checkpoint.shape(name), (1, *stored)):
         raise ModelError(
             "BadConfig",
-            f"{checkpoint.stored_name(name)} has the shape {list(checkpoint.shape(name))}, but by "
+            f"{checkpoint.stored_name(name)} has the shape {list(stored)}, but by "
             f"the model's configuration it should have {list(out.shape)}.",
         )
     checkpoint.read_into(name, out)
