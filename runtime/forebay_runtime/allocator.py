@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from forebay_runtime.blocks import BlockPool, IntegrityError
 from forebay_runtime.prefix import Prefix, PrefixTree
@@ -43,6 +44,7 @@ class Allocator:
         self.window = window
         self.has_prefix_cache = has_prefix_cache
         self._tree = PrefixTree()
+        self._coming: dict[Prefix, Request] = {}
 
     def find_hit(self, request: Request) -> Hit:
         """The longest beginning in the cache, of whole blocks and short of the last known token."""
@@ -60,6 +62,15 @@ class Allocator:
         num_skipped = self._num_blocks_behind(num_blocks)
         kept = found[num_skipped:num_blocks]
         return Hit(num_skipped, tuple(block_id for block_id in kept if block_id is not None))
+
+    def find_computer(self, request: Request, hit: Hit) -> Request | None:
+        """Who runs and will publish most of what a request lacks beside a hit, if anyone will."""
+        lacked = request.prefixes[hit.num_blocks :]
+        coming = tuple(takewhile(self._coming.__contains__, lacked))
+        num_tokens_lacked = request.num_tokens - hit.num_blocks * self.pool.block_size
+        if 2 * len(coming) * self.pool.block_size <= num_tokens_lacked:
+            return None
+        return self._coming[coming[0]]
 
     def _prefixes(self, request: Request, num_blocks: int) -> list[Prefix]:
         """The first num_blocks full blocks of a request as prefixes; each is made once."""
@@ -87,6 +98,8 @@ class Allocator:
         request.block_ids = [*hit.block_ids[:1] * hit.num_skipped_blocks, *hit.block_ids]
         request.num_unheld_blocks = hit.num_skipped_blocks
         request.num_computed_tokens = hit.num_blocks * self.pool.block_size
+        for prefix in request.prefixes[hit.num_blocks :]:
+            self._coming.setdefault(prefix, request)
 
     def grow(self, request: Request, num_tokens: int) -> int:
         """Give a request blocks for as many of its next num_tokens as fit; returns how many."""
@@ -105,6 +118,7 @@ class Allocator:
             prefixes = self._prefixes(request, num_tokens // self.pool.block_size)
             for block_id, prefix in zip(request.block_ids[first:], prefixes[first:], strict=False):
                 self.pool.publish(block_id, prefix)
+                self._coming.pop(prefix, None)
         num_unseen = self._num_blocks_unseen(num_tokens)
         if num_unseen > request.num_unheld_blocks:
             self.pool.release(request.block_ids[request.num_unheld_blocks : num_unseen])
@@ -113,6 +127,9 @@ class Allocator:
     def release(self, request: Request) -> None:
         """Take all blocks back; the request would be computed from its first token again."""
         self.pool.release(request.held_block_ids)
+        for prefix in request.prefixes[request.num_computed_tokens // self.pool.block_size :]:
+            if self._coming.get(prefix) is request:
+                del self._coming[prefix]
         request.block_ids.clear()
         request.num_unheld_blocks = 0
         request.num_computed_tokens = 0
@@ -143,6 +160,8 @@ class Allocator:
         self.pool.check_integrity(request.held_block_ids for request in requests)
         for request in requests:
             self._check_request(request)
+        if not all(owner in requests for owner in self._coming.values()):
+            raise IntegrityError("a prefix is said to come of a request that does not run")
 
     def _check_request(self, request: Request) -> None:
         name, size = f"request {request.request_id}", self.pool.block_size

@@ -75,8 +75,9 @@ class Scheduler:
         self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
         self._end_rules = EndRules(eos_token_ids, limits.max_model_len)
         self._requests: dict[str, Request] = {}
-        self._running = OrderedRequests(order_of(rules.policy))
-        self._waiting = OrderedRequests(order_of(rules.policy))
+        self._order = order_of(rules.policy)
+        self._running = OrderedRequests(self._order)
+        self._waiting = OrderedRequests(self._order)
         self._arrivals = count()
         self._ended: list[Output] = []
         self._num_preemptions = 0
@@ -183,12 +184,16 @@ class Scheduler:
         """Start those who wait and find room, the most urgent first."""
         without_room: list[Request] = []
         for request in tuple(self._waiting):
+            if self._has_no_seat_for(request):
+                break
             if self._is_too_large(request):
                 self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
                 continue
             if self._waits_for_long_prompts(request):
                 continue
             hit = self._allocator.find_hit(request)
+            if self._waits_for_prefix(request, hit):
+                continue
             if self._find_room(request, hit):
                 self._start(request, hit)
                 for other in without_room:
@@ -196,12 +201,15 @@ class Scheduler:
                 continue
             without_room.append(request)
             is_next = request.num_times_passed >= _MOST_TIMES_PASSED
-            if self._has_no_seat or is_next or len(without_room) == _MOST_LOOKED_AT:
+            if is_next or len(without_room) == _MOST_LOOKED_AT:
                 break
 
-    @property
-    def _has_no_seat(self) -> bool:
-        return len(self._running) >= self.limits.max_num_seqs
+    def _has_no_seat_for(self, request: Request) -> bool:
+        is_full = len(self._running) >= self.limits.max_num_seqs
+        return is_full and not self._may_stop(self._running[-1], request)
+
+    def _may_stop(self, running: Request, urgent: Request) -> bool:
+        return self.rules.policy == "priority" and urgent.priority < running.priority
 
     def _is_too_large(self, request: Request) -> bool:
         return self._num_blocks_wanted(request, Hit()) > self.pool.num_blocks
@@ -218,14 +226,17 @@ class Scheduler:
         )
         return num_long >= self.rules.max_long_prompts
 
+    def _waits_for_prefix(self, request: Request, hit: Hit) -> bool:
+        """Will most of what it lacks soon be there, as someone before it computes that now?"""
+        computer = self._allocator.find_computer(request, hit)
+        return computer is not None and self._order(computer) < self._order(request)
+
     def _find_room(self, request: Request, hit: Hit) -> bool:
         """Is there room for a waiting request, or was it made by stopping less urgent ones?"""
         leaving: list[Request] = []
         while not self._fits(request, hit, leaving):
             num_left = len(self._running) - len(leaving)
-            if self.rules.policy == "fcfs" or num_left == 0:
-                return False
-            if self._running[num_left - 1].priority <= request.priority:
+            if num_left == 0 or not self._may_stop(self._running[num_left - 1], request):
                 return False
             leaving.append(self._running[num_left - 1])
         for other in leaving:

@@ -106,6 +106,45 @@ def test_running_requests_share_what_is_computed_and_hold_it_once() -> None:
     assert scheduler.pool.num_held_blocks == 7
 
 
+def test_requests_that_come_together_compute_what_they_share_once() -> None:
+    scheduler = build_scheduler(max_num_batched_tokens=64)
+    for name in "abc":
+        scheduler.add(request(name, PROMPT))
+    assert picked(scheduler.schedule()) == [("a", 0, 22)]
+
+
+def test_who_waits_for_a_shared_prefix_goes_on_alone_if_nobody_computes_it_any_more() -> None:
+    scheduler = build_scheduler()
+    scheduler.add(request("a", PROMPT))
+    scheduler.add(request("b", PROMPT))
+    advance(scheduler)
+    scheduler.abort("a")
+    assert picked(scheduler.schedule()) == [("b", 16, 6)]
+
+
+@pytest.mark.parametrize(
+    ("num_shared", "num_started"),
+    [pytest.param(8, 2, id="little"), pytest.param(16, 1, id="most-of-it")],
+)
+def test_a_request_waits_for_a_prefix_only_if_it_is_most_of_what_it_lacks(
+    num_shared: int, num_started: int
+) -> None:
+    scheduler = build_scheduler(max_num_batched_tokens=64)
+    scheduler.add(request("a", PROMPT))
+    scheduler.add(request("b", PROMPT[:num_shared] + [5] * 10))
+    scheduler.schedule()
+    assert len(scheduler.running) == num_started
+
+
+def test_an_urgent_request_waits_for_no_less_urgent_one() -> None:
+    scheduler = build_scheduler(max_num_batched_tokens=4, policy="priority")
+    scheduler.add(request("later", PROMPT, priority=1))
+    advance(scheduler)
+    scheduler.add(request("urgent", PROMPT))
+    scheduler.schedule()
+    assert len(scheduler.running) == 2
+
+
 def test_a_preempted_request_finds_its_own_blocks_again() -> None:
     scheduler = build_scheduler(max_num_seqs=1, policy="priority", max_num_batched_tokens=64)
     scheduler.add(request("a", PROMPT, priority=1))

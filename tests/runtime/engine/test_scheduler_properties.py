@@ -192,7 +192,7 @@ def check_play(world: World, arrivals: list[Arrival]) -> Play:
     return play
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2_000, deadline=None)
 @given(worlds, arrivals)
 def test_every_request_ends_once_with_the_tokens_it_gets_alone(
     world: World, arrivals: list[Arrival]
@@ -209,7 +209,7 @@ def test_every_request_ends_once_in_very_many_histories(
     check_play(world, arrivals)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(limits, arrivals)
 def test_in_a_large_pool_nothing_is_computed_twice(limits: Limits, arrivals: list[Arrival]) -> None:
     play = check_play(World(400, 4, limits), arrivals)
