@@ -7,11 +7,20 @@ the engine are read when scraped. `vllm:` names carry vLLM's labels; `forebay:` 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from forebay_runtime.request import Load, Request
 from forebay_runtime.server.engine_figures import EngineFigures, Gauges
+from forebay_runtime.server.gpu_figures import GpuFigures
 from forebay_runtime.server.metric_families import ENGINE, RequestFamilies
 from forebay_runtime.server.request_record import Choices, RequestRecord
 
@@ -39,6 +48,7 @@ class ServerMetrics:
         self._model_name = model_name
         self._figures = EngineFigures(model_name, gauges)
         self._registry.register(self._figures)
+        ProcessCollector(registry=self._registry)
         self._families: RequestFamilies | None = None
         self._step_tokens = Histogram(
             "vllm:iteration_tokens_total",
@@ -63,6 +73,10 @@ class ServerMetrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         gauge = Gauge(name, text, ["model_name"], registry=self._registry)
         return gauge.labels(self._model_name)
+
+    def watch_gpus(self, nvml: Any) -> None:
+        """Show what the GPUs do; nvml is what open_nvml gave."""
+        self._registry.register(GpuFigures(nvml))
 
     def begin(self, max_model_len: int, cache_config: Mapping[str, str]) -> None:
         """The model is warm: requests can come, and the cache's setup is known."""
