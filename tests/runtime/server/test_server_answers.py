@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
+from api_client import post, read_events
 from fake_engine import SPECIALS
 from server_process import ServerProcess, fake_server
 
@@ -27,19 +27,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def client(server: ServerProcess) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
         yield client
-
-
-def read_events(response: httpx.Response) -> list[str]:
-    """The data of each event."""
-    assert response.headers["content-type"].startswith("text/event-stream")
-    events = response.text.split("\n\n")
-    assert events.pop() == ""
-    assert all(event.startswith("data: ") for event in events)
-    return [event.removeprefix("data: ") for event in events]
-
-
-def post(server: ServerProcess, path: str, **body: Any) -> httpx.Response:
-    return httpx.post(server.url + path, json=body, timeout=60)
 
 
 def test_a_completion_is_whole(client: openai.OpenAI) -> None:

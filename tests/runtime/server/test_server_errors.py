@@ -12,6 +12,7 @@ import httpx
 import openai
 import pytest
 
+from api_client import error_of
 from server_process import ServerProcess, fake_server
 
 pytestmark = pytest.mark.component
@@ -23,18 +24,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with fake_server(tmp_path_factory.mktemp("server"), {"max_model_len": 64}) as server:
         server.wait_ready()
         yield server
-
-
-def error_of(response: httpx.Response) -> dict[str, Any]:
-    """The error object; its shape is checked here for every test."""
-    body = response.json()
-    assert body.keys() == {"error"}
-    error: dict[str, Any] = body["error"]
-    assert error.keys() == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str) and isinstance(error["type"], str)
-    assert error["code"] is None or isinstance(error["code"], str)
-    assert error["param"] is None or isinstance(error["param"], str)
-    return error
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal
+
+from typing_extensions import NotRequired, TypedDict
 
 
 class ErrorDetail(TypedDict):
@@ -244,7 +246,3 @@ class Version(TypedDict):
     """GET /version."""
 
     version: str
-
-
-Described = dict[str, Any]
-"""GET /openapi.json."""

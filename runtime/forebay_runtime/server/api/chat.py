@@ -19,7 +19,7 @@ from forebay_runtime.server.api.sampling import (
     build_telling,
     check_num_logprobs,
 )
-from forebay_runtime.server.api.structure import choose_chat_spec, compile_spec
+from forebay_runtime.server.api.structure import choose_chat_form, compile_form
 from forebay_runtime.server.errors import BadRequest
 
 _TAIL_CHARS = 400
@@ -32,8 +32,8 @@ async def create_chat_completion(context: Context, request: Request) -> Response
     tools = read_tools(body)
     scores = _choose_scores(context, body)
     prompt = await render_chat(context, body, body, tools)
-    spec = choose_chat_spec(body, tools, context.tool_parser)
-    ask = Ask(_limit(body), "messages", scores, await compile_spec(context, spec))
+    form = choose_chat_form(body, tools, context.tool_parser)
+    ask = Ask(_limit(body), "messages", scores, await compile_form(context, form))
     requests = build_requests(context, body, [prompt], ask)
     tail = (prompt.text or "")[-_TAIL_CHARS:]
     parsers = [
@@ -48,8 +48,8 @@ async def create_chat_completion(context: Context, request: Request) -> Response
     generations = context.service.submit(requests, telling, body.n, body.timeout)
     if not body.stream:
         return await send_whole(generations, wording, body.n, request.receive)
-    form = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
-    return await send_stream(generations, wording, body.n, form, request.receive)
+    stream = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
+    return await send_stream(generations, wording, body.n, stream, request.receive)
 
 
 def read_tools(body: ChatBody) -> Tools:

@@ -10,6 +10,7 @@ from forebay_runtime.parsing import ChatParser, Delta, ToolCallDelta, ToolChoice
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.calls import join_calls, keep_calls
 from forebay_runtime.server.api.context import Head
+from forebay_runtime.server.api.messages import to_text
 from forebay_runtime.server.api.prompts import Prompt
 from forebay_runtime.server.api.sampling import Scores
 from forebay_runtime.server.api.token_texts import TokenTexts
@@ -33,7 +34,7 @@ class ChatPlan:
         """The text of the last message, if the answer is to begin with it."""
         last = self.body.messages[-1]
         is_continued = self.body.echo and last.role == self.role
-        return last.content if is_continued and isinstance(last.content, str) else ""
+        return to_text(last.content, "messages") if is_continued else ""
 
     @property
     def role(self) -> str:

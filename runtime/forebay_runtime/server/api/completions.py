@@ -22,7 +22,7 @@ from forebay_runtime.server.api.sampling import (
     build_telling,
     check_num_logprobs,
 )
-from forebay_runtime.server.api.structure import choose_spec, compile_spec
+from forebay_runtime.server.api.structure import choose_form, compile_form
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
 from forebay_runtime.server.generation import Piece, Token
@@ -40,7 +40,7 @@ async def create_completion(context: Context, request: Request) -> Response:
         TokenLimit(body.max_tokens, "max_tokens", DEFAULT_MAX_TOKENS),
         "prompt",
         scores,
-        await compile_spec(context, choose_spec(body)),
+        await compile_form(context, choose_form(body)),
     )
     requests = build_requests(context, body, prompts, ask)
     head = context.head("cmpl-", body, request)
@@ -49,8 +49,8 @@ async def create_completion(context: Context, request: Request) -> Response:
     generations = context.service.submit(requests, telling, body.n, body.timeout)
     if not body.stream:
         return await send_whole(generations, wording, body.n, request.receive)
-    form = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
-    return await send_stream(generations, wording, body.n, form, request.receive)
+    stream = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
+    return await send_stream(generations, wording, body.n, stream, request.receive)
 
 
 def _choose_scores(context: Context, body: CompletionBody) -> Scores:

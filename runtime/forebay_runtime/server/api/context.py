@@ -64,12 +64,12 @@ class Context:
     @cached_property
     def tool_parser(self) -> str | None:
         """How the model writes tool calls, None where it does not."""
-        return choose_tool_parser(None, self.options.tool_call_parser)
+        return choose_tool_parser(self.template.source, self.options.tool_call_parser)
 
     @cached_property
     def reasoning_parser(self) -> str | None:
         """How the model writes its thoughts, None where it does not."""
-        return choose_reasoning_parser(None, self.options.reasoning_parser)
+        return choose_reasoning_parser(self.template.source, self.options.reasoning_parser)
 
     @cached_property
     def structures(self) -> StructureCompiler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from array import array
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -29,19 +30,20 @@ async def create_embeddings(context: Context, request: Request) -> Response:
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
     ]
     check_prompts(context, prompts, "input", num_least=0)
-    requests = [build_request(body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
+    requests = [build_request(context, body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
     for each in requests:
         each.pooling = body.pooling
     generations = context.service.submit(requests, Telling(), 1, body.timeout)
     try:
         if await until_gone(collect(generations), request.receive) is None:
             return nobody()
-        return build_json_response(_spell(context, body, generations))
+        head = context.head("embd-", body, request)
+        return build_json_response(asdict(head) | _spell(body, generations))
     finally:
         close_all(generations)
 
 
-def _spell(context: Context, body: EmbeddingBody, generations: list[Generation]) -> dict[str, Any]:
+def _spell(body: EmbeddingBody, generations: list[Generation]) -> dict[str, Any]:
     vectors = [generation.embedding for generation in generations]
     if body.dimensions not in (None, len(vectors[0])):
         raise BadRequest(
@@ -52,7 +54,6 @@ def _spell(context: Context, body: EmbeddingBody, generations: list[Generation])
     usage = count_usage(generations, 1)
     return {
         "object": "list",
-        "model": context.options.served_model_name,
         "data": [
             {"object": "embedding", "index": index, "embedding": _encode(body, vector)}
             for index, vector in enumerate(vectors)

@@ -15,7 +15,7 @@ from forebay_runtime.server.api.echo import Echo
 from forebay_runtime.server.api.limits import TokenLimit
 from forebay_runtime.server.api.prompts import read_prompt
 from forebay_runtime.server.api.sampling import Ask, build_requests, build_telling
-from forebay_runtime.server.api.structure import choose_spec, compile_spec
+from forebay_runtime.server.api.structure import choose_form, compile_form
 from forebay_runtime.server.api.usage import Usage
 from forebay_runtime.server.generation import Piece
 
@@ -27,7 +27,7 @@ async def generate(context: Context, request: Request) -> Response:
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.prompt
     ]
     limit = TokenLimit(body.max_tokens, "max_tokens", DEFAULT_MAX_TOKENS)
-    structure = await compile_spec(context, choose_spec(body))
+    structure = await compile_form(context, choose_form(body))
     requests = build_requests(context, body, prompts, Ask(limit, "prompt", structure=structure))
     echoes = [Echo(prompt, context.tokenizer).text for prompt in prompts for _ in range(body.n)]
     telling = build_telling(context, body)
@@ -35,8 +35,8 @@ async def generate(context: Context, request: Request) -> Response:
     wording = GenerateWording(echoes)
     if not body.stream:
         return await send_whole(generations, wording, body.n, request.receive)
-    form = StreamForm(context.service.manners)
-    return await send_stream(generations, wording, body.n, form, request.receive)
+    stream = StreamForm(context.service.manners)
+    return await send_stream(generations, wording, body.n, stream, request.receive)
 
 
 class GenerateWording:

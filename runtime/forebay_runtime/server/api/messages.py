@@ -1,8 +1,7 @@
-"""A chat's messages as templates know them: plain objects whose content is one text."""
+"""A chat's messages as templates take them: plain objects whose content is one text."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,16 +13,21 @@ _NOTHING: tuple[Any, ...] = (None, [], {}, "")
 _TEXT_FIELDS = ("name", "tool_call_id", "refusal", "reasoning", "reasoning_content")
 
 
-def to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def to_plain(messages: Sequence[Message], knows_developer: bool) -> list[dict[str, Any]]:
     """Bring messages to the form that templates are written for.
 
+    knows_developer: the template has that role; else it is the system's, as it was before.
     Raises: BadRequest naming what a text model cannot read.
     """
-    return [_to_plain(message, f"messages.{index}") for index, message in enumerate(messages)]
+    plain = [_to_plain(message, f"messages.{index}") for index, message in enumerate(messages)]
+    for message in plain:
+        if message["role"] == "developer" and not knows_developer:
+            message["role"] = "system"
+    return plain
 
 
 def _to_plain(message: Message, path: str) -> dict[str, Any]:
-    plain: dict[str, Any] = {"role": message.role, "content": _to_text(message.content, path)}
+    plain: dict[str, Any] = {"role": message.role, "content": to_text(message.content, path)}
     for name, value in (message.model_extra or {}).items():
         field = f"{path}.{name[:64]}"
         if name in _TEXT_FIELDS:
@@ -31,19 +35,20 @@ def _to_plain(message: Message, path: str) -> dict[str, Any]:
                 raise BadRequest(f"{field} is {show(value)}: it must be a string", param=field)
             plain[name] = value
         elif name == "tool_calls":
-            plain[name] = _read_calls(value, field)
+            plain[name] = _check_calls(value, field)
         elif value not in _NOTHING:
             raise BadRequest(
                 f"{field} is {show(value)}, which this server does not support; leave it out",
                 param=field,
             )
-    reasoning = plain.get("reasoning", plain.get("reasoning_content"))
-    if reasoning is not None:  # templates know either name
-        plain["reasoning"] = plain["reasoning_content"] = reasoning
     return plain
 
 
-def _to_text(content: str | list[dict[str, Any]] | None, path: str) -> str:
+def to_text(content: str | list[dict[str, Any]] | None, path: str) -> str:
+    """The text of a message, its parts one below the other.
+
+    Raises: BadRequest naming a part that is no text.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
@@ -65,33 +70,15 @@ def _part_to_text(part: Mapping[str, Any], path: str) -> str:
     return str(part[kind])
 
 
-def _read_calls(calls: Any, path: str) -> list[dict[str, Any]]:
+def _check_calls(calls: Any, path: str) -> list[Any]:
     if not isinstance(calls, list):
         raise BadRequest(f"{path} is {show(calls)}: it must be a list of calls", param=path)
-    return [_read_call(call, f"{path}.{index}") for index, call in enumerate(calls)]
-
-
-def _read_call(call: Any, path: str) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise BadRequest(
-            f"{path} is {show(call)}: it must be an object with a function and its name", param=path
-        )
-    arguments = _read_arguments(function.get("arguments"), f"{path}.function.arguments")
-    whole: dict[str, Any] = {"type": "function"} | dict(call)
-    whole["function"] = function | {"arguments": arguments}
-    return whole
-
-
-def _read_arguments(arguments: Any, path: str) -> Any:
-    # Templates write the arguments out as JSON themselves: given text they would quote it again.
-    if arguments in (None, ""):
-        return {}
-    if isinstance(arguments, dict):
-        return arguments
-    try:
-        return json.loads(arguments)
-    except (TypeError, ValueError, RecursionError):
-        raise BadRequest(
-            f"{path} is {show(arguments)}: it must be a JSON object in a string", param=path
-        ) from None
+    for index, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise BadRequest(
+                f"{path}.{index} is {show(call)}: it must be an object with a function that has a "
+                "name",
+                param=f"{path}.{index}",
+            )
+    return calls

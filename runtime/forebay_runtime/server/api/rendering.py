@@ -40,19 +40,27 @@ async def render_text(context: Context, body: MessagesBody, tools: Tools) -> str
             param="chat_template",
         )
 
-    def render() -> str:
-        return context.template.render(to_plain(body.messages), body.add_generation_prompt)
-
+    template = context.template
+    messages = to_plain(body.messages, "developer" in (template.source or ""))
     try:
-        return await asyncio.to_thread(render)
+        return await asyncio.to_thread(
+            template.render,
+            messages,
+            body.add_generation_prompt,
+            body.continue_final_message,
+            [function.source for function in tools.functions],
+            body.documents,
+            _further_variables(body),
+        )
     except ChatTemplateError as exc:
-        raise BadRequest(str(exc), param="messages") from exc
+        named = str(exc).startswith("chat_template_kwargs")
+        raise BadRequest(str(exc), param="chat_template_kwargs" if named else "messages") from exc
 
 
-def template_arguments(body: MessagesBody, tools: Tools) -> dict[str, Any]:
-    """What a template may know beside the messages."""
-    arguments: dict[str, Any] = {"documents": body.documents}
-    if isinstance(body, ChatBody) and body.reasoning_effort is not None:
-        arguments["reasoning_effort"] = body.reasoning_effort
-        arguments["enable_thinking"] = body.reasoning_effort != "none"
-    return arguments | body.chat_template_kwargs
+def _further_variables(body: MessagesBody) -> dict[str, Any]:
+    """What a template may know beside the messages; what the client names itself comes first."""
+    effort = body.reasoning_effort if isinstance(body, ChatBody) else None
+    if effort is None:
+        return body.chat_template_kwargs
+    implied = {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    return implied | body.chat_template_kwargs

@@ -13,9 +13,9 @@ from forebay_runtime.server.api.bodies.generation import PromptBody, SamplingBod
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.limits import TokenLimit, check_token_ids
 from forebay_runtime.server.api.prompts import Prompt, check_prompts
-from forebay_runtime.server.api.structure import Structure
 from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.generation import Telling
+from forebay_runtime.structured import Compiled
 from forebay_runtime.tokenizer import Tokenizer
 
 
@@ -35,7 +35,7 @@ class Ask:
     param: str
     """The field that holds the prompts."""
     scores: Scores = Scores()
-    structure: Structure | None = None
+    structure: Compiled | None = None
 
 
 def build_requests(
@@ -54,7 +54,7 @@ def build_requests(
     check_prompts(context, prompts, ask.param, ask.limit.num_least)
     sampling = _build_sampling(context, body, ask.scores)
     return [
-        build_request(body, prompt, replace(choice, max_tokens=max_tokens), ask.structure)
+        build_request(context, body, prompt, replace(choice, max_tokens=max_tokens), ask.structure)
         for prompt in prompts
         for max_tokens in [_resolve(context, body, ask.limit, prompt)]
         for choice in _choices(sampling, body.n)
@@ -62,12 +62,23 @@ def build_requests(
 
 
 def build_request(
+    context: Context,
     body: PromptBody,
     prompt: Prompt,
     sampling: SamplingParams,
-    structure: Structure | None = None,
+    structure: Compiled | None = None,
 ) -> Request:
-    """One engine request; its id is the engine's own, whatever clients call theirs."""
+    """One engine request; its id is the engine's own, whatever clients call theirs.
+
+    Raises: BadRequest if it has a priority and the engine knows none.
+    """
+    policy = context.service.model.config.scheduling_policy
+    if body.priority and policy != "priority":
+        raise BadRequest(
+            f"priority is {body.priority}: it should be 0, as this server serves by arrival "
+            f"(--scheduling-policy {policy})",
+            param="priority",
+        )
     return Request(
         uuid.uuid4().hex,
         prompt.token_ids,
@@ -118,7 +129,7 @@ def _build_sampling(context: Context, body: SamplingBody, scores: Scores) -> Sam
         top_p=body.top_p,
         top_k=max(0, body.top_k),
         min_p=body.min_p,
-        seed=body.seed,
+        seed=_choose_seed(context, body),
         presence_penalty=body.presence_penalty,
         frequency_penalty=body.frequency_penalty,
         repetition_penalty=body.repetition_penalty,
@@ -131,6 +142,11 @@ def _build_sampling(context: Context, body: SamplingBody, scores: Scores) -> Sam
         num_logprobs=scores.num_logprobs,
         num_prompt_logprobs=scores.num_prompt_logprobs,
     )
+
+
+def _choose_seed(context: Context, body: SamplingBody) -> int | None:
+    # -1 is how vLLM's clients say that they want none.
+    return context.service.draw_seed() if body.seed in (None, -1) else body.seed
 
 
 def _resolve(context: Context, body: SamplingBody, limit: TokenLimit, prompt: Prompt) -> int:

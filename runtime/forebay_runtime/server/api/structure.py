@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from forebay_runtime.parsing import Tools
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.bodies.generation import (
@@ -12,54 +14,60 @@ from forebay_runtime.server.api.bodies.generation import (
 )
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.errors import BadRequest
-from forebay_runtime.structured import Compiled as Structure
-from forebay_runtime.structured import StructureError, StructureSpec
-
-__all__ = ["Structure", "choose_chat_spec", "choose_spec", "compile_spec"]
+from forebay_runtime.structured import Compiled, StructureError, StructureSpec
 
 
-def choose_spec(body: SamplingBody) -> StructureSpec | None:
+@dataclass(frozen=True)
+class Form:
+    """A form that was asked for, and the field that asked."""
+
+    spec: StructureSpec
+    param: str
+
+
+def choose_form(body: SamplingBody) -> Form | None:
     """The form that response_format or structured_outputs asks for.
 
     Raises: BadRequest if both do.
     """
-    response_format = body.response_format if isinstance(body, GenerationBody) else None
-    asked = None if response_format is None else _of_response_format(response_format)
+    asked = None
+    if isinstance(body, GenerationBody) and body.response_format is not None:
+        asked = _of_response_format(body.response_format)
     if body.structured_outputs is None:
         return asked
     if asked is not None:
         raise BadRequest(
             "response_format and structured_outputs cannot both be given", param="response_format"
         )
-    return _of_structured_outputs(body.structured_outputs)
+    return Form(_of_structured_outputs(body.structured_outputs), "structured_outputs")
 
 
-def choose_chat_spec(body: ChatBody, tools: Tools, tool_parser: str | None) -> StructureSpec | None:
-    """The same of a chat, where tools that must be called come first.
+def choose_chat_form(body: ChatBody, tools: Tools, tool_parser: str | None) -> Form | None:
+    """The same of a chat, where a call that must be made comes first.
 
     Raises: BadRequest.
     """
-    return choose_spec(body)
+    return choose_form(body)
 
 
-async def compile_spec(context: Context, spec: StructureSpec | None) -> Structure | None:
+async def compile_form(context: Context, form: Form | None) -> Compiled | None:
     """Compile a form; bounded in time and memory, and cached.
 
     Raises: BadRequest if it is none, or too much.
     """
-    if spec is None:
+    if form is None:
         return None
     try:
-        return await context.structures.compile(spec)
+        return await context.structures.compile(form.spec)
     except StructureError as exc:
-        raise BadRequest(str(exc), param="structured_outputs") from None
+        raise BadRequest(f"{form.param} cannot be had: {exc}", param=form.param) from None
 
 
-def _of_response_format(asked: ResponseFormat) -> StructureSpec | None:
+def _of_response_format(asked: ResponseFormat) -> Form | None:
     if asked.type == "json_object":
-        return StructureSpec("json_object")
+        return Form(StructureSpec("json_object"), "response_format")
     if asked.json_schema is not None and asked.type == "json_schema":
-        return StructureSpec("json_schema", asked.json_schema.schema_)
+        return Form(StructureSpec("json_schema", asked.json_schema.schema_), "response_format")
     return None
 
 
