@@ -66,6 +66,7 @@ class EngineLoop:
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, OutputStream] = {}
         self._load = _IDLE
+        self._refusal: ApiError | None = None
         # A daemon: a load that hangs must not keep a process alive that was told to go.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -139,7 +140,12 @@ class EngineLoop:
         return not self._thread.is_alive()
 
     def submit(self, request: Request, timeout_seconds: float | None = None) -> OutputStream:
-        """Queue a request and return its outputs-to-be; it ends with an error after its timeout."""
+        """Queue a request and return its outputs-to-be; it ends with an error after its timeout.
+
+        Raises: ApiError if the engine has failed, or every request was cut.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         stream = OutputStream(request.request_id, len(request.prompt_token_ids))
         if not self._streams:
             self._watchdog.wake()
@@ -172,7 +178,8 @@ class EngineLoop:
         self.abort(request_id)
 
     def cut_all(self, error: ApiError) -> int:
-        """End every request with an error; returns how many there were."""
+        """End every request with an error, and refuse more; returns how many there were."""
+        self._refusal = error
         request_ids = list(self._streams)
         for request_id in request_ids:
             self._streams[request_id].put(error)
@@ -235,6 +242,7 @@ class EngineLoop:
 
     def _fail(self, cause: BaseException) -> None:
         error = EngineFailed("The engine failed while it made this answer; try again")
+        self._refusal = error
         for request_id in list(self._streams):
             self._end(request_id, error)
         self._callbacks.on_failure(cause)

@@ -1,7 +1,9 @@
 """When the engine fails, hangs or never starts: who is told, and how the process ends."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -36,6 +38,31 @@ def test_a_broken_engine_ends_answers_with_an_error_and_the_process_with_its_cau
         assert server.wait() == 1
         last = "forebay serve: RuntimeError: the fake engine was told to break"
         assert server.lines[-1] == last
+
+
+def test_an_engine_that_dies_leaves_nobody_without_an_answer(tmp_path: Path) -> None:
+    long = {"max_tokens": 4000}
+    chat = {"messages": [{"role": "user", "content": "ab"}], "n": 2} | long
+    asked = [
+        ("/v1/completions", {"prompt": "ab", "n": 3} | long),
+        ("/v1/completions", {"prompt": ["a", "b"]} | long),
+        ("/v1/chat/completions", chat),
+    ]
+    with (
+        fake_server(tmp_path, {"step_seconds": 0.01, "max_num_seqs": 8}) as server,
+        ThreadPoolExecutor(len(asked)) as pool,
+    ):
+        server.wait_ready()
+
+        def ask(path: str, body: dict[str, Any]) -> int:
+            return httpx.post(server.url + path, json=body, timeout=60).status_code
+
+        answers = [pool.submit(ask, *each) for each in asked]
+        while server.get("/load").json()["running"] < 7:
+            pass
+        assert ask("/v1/embeddings", {"input": "<|boom|>"}) == 500
+        assert [answer.result() for answer in answers] == [500] * len(asked)
+        assert server.wait() == 1
 
 
 def test_liveness_fails_once_the_engine_hangs_and_sigterm_then_ends_it(tmp_path: Path) -> None:

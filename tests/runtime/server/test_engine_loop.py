@@ -10,7 +10,13 @@ import pytest
 from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.request import Load, Output, Request, SamplingParams
 from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
-from forebay_runtime.server.errors import BadRequest, EngineFailed, QueueFull, Unavailable
+from forebay_runtime.server.errors import (
+    BadRequest,
+    EngineFailed,
+    QueueFull,
+    RequestTimedOut,
+    Unavailable,
+)
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.output_stream import OutputStream
 from forebay_runtime.server.queue_gate import QueueGate
@@ -107,6 +113,8 @@ async def test_a_broken_engine_ends_every_request_with_an_error() -> None:
                 await collect(stream)
         assert "told to break" in str(await failure)
         assert loop.num_in_flight == 0
+        with pytest.raises(EngineFailed):
+            loop.submit(build_request("late"))
 
 
 async def test_a_failing_warm_up_is_told() -> None:
@@ -119,6 +127,38 @@ async def test_a_step_that_hangs_is_called_stalled() -> None:
         assert not loop.is_stalled
         loop.submit(build_request("hang", text=HANG))
         await until(lambda: loop.is_stalled)
+
+
+async def test_work_that_the_engine_never_begins_is_called_stalled() -> None:
+    engine = FakeEngine(max_num_seqs=0, step_seconds=0.001)
+    async with running(engine, min_stall_seconds=0.05) as (loop, _):
+        assert not loop.is_stalled
+        loop.submit(build_request("waits"))
+        await until(lambda: loop.is_stalled)
+        assert (loop.load_now().num_running, loop.load_now().num_waiting) == (0, 1)
+        loop.abort("waits")
+        await until(lambda: not loop.is_stalled)
+
+
+@pytest.mark.parametrize("max_num_seqs", [0, 1], ids=["queued", "running"])
+async def test_a_request_out_of_time_ends_and_is_gone_from_the_engine(max_num_seqs: int) -> None:
+    engine = FakeEngine(max_num_seqs=max_num_seqs, step_seconds=0.001)
+    async with running(engine) as (loop, _):
+        stream = loop.submit(build_request("slow", max_tokens=10**9), timeout_seconds=0.05)
+        with pytest.raises(RequestTimedOut) as timeout:
+            await collect(stream)
+        assert (timeout.value.status, timeout.value.code) == (408, "timeout")
+        await until(lambda: not engine.requests and not engine.aborted)
+        assert loop.num_in_flight == 0
+
+
+async def test_a_request_that_ends_in_time_is_left_alone() -> None:
+    async with running(FakeEngine()) as (loop, _):
+        stream = loop.submit(build_request("quick", max_tokens=2), timeout_seconds=0.05)
+        assert len(await collect(stream)) == 2
+        again = loop.submit(build_request("quick", max_tokens=2))
+        await asyncio.sleep(0.1)
+        assert len(await collect(again)) == 2
 
 
 async def test_a_slow_step_is_not_called_stalled_where_warm_up_had_slow_ones() -> None:
@@ -140,6 +180,8 @@ async def test_cutting_ends_every_request_with_the_error_given() -> None:
         for stream in streams:
             with pytest.raises(Unavailable, match="cut"):
                 await collect(stream)
+        with pytest.raises(Unavailable, match="cut"):
+            loop.submit(build_request("late"))
         engine.allowed.release(2)
         await until(lambda: not engine.requests and not engine.aborted)
 
