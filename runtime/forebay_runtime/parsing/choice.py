@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_REASONING = {"think": "think", "deepseek_r1": "think", "qwen3": "think"}
+from forebay_runtime.parsing import hermes, llama3, mistral, reasoning
+
+_DEEPSEEK = "<｜Assistant｜>"
+"""Models with this turn think without an opening tag."""
+
+_REASONING = {"think": "think", "qwen3": "think", "deepseek_r1": "deepseek_r1"}
 _TOOLS = {
     "hermes": "hermes",
     "qwen": "hermes",
-    "qwen25": "hermes",
     "llama3_json": "llama3_json",
-    "llama4_json": "llama3_json",
     "mistral": "mistral",
+}
+_MARKERS = {
+    "hermes": (hermes.BEGIN, hermes.END),
+    "llama3_json": (llama3.PYTHON_TAG,),
+    "mistral": (mistral.MARKER, *mistral.TAGS),
+    "think": (reasoning.BEGIN, reasoning.END),
+    "deepseek_r1": (reasoning.BEGIN, reasoning.END),
 }
 
 
@@ -39,7 +49,16 @@ def choose_reasoning_parser(template_source: str | None, flag: str | None) -> st
     """
     if flag is not None:
         return _look_up(flag, _REASONING, "--reasoning-parser")
-    return "think" if "</think>" in (template_source or "") else None
+    source = template_source or ""
+    if reasoning.END not in source:
+        return None
+    return "deepseek_r1" if _DEEPSEEK in source else "think"
+
+
+def list_markers(tool_parser: str | None, reasoning_parser: str | None) -> frozenset[str]:
+    """The special tokens whose text the parsers must see: they may not be skipped."""
+    names = [name for name in (tool_parser, reasoning_parser) if name is not None]
+    return frozenset(marker for name in names for marker in _MARKERS[name])
 
 
 def _look_up(flag: str, names: Mapping[str, str], option: str) -> str:

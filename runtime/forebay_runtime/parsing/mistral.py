@@ -15,7 +15,6 @@ from forebay_runtime.parsing.reader import CallFormat, Phase, Reader
 from forebay_runtime.parsing.sink import Sink, make_mistral_id
 
 MARKER = "[TOOL_CALLS]"
-ARGS = "[ARGS]"
 _NAME_CHAR = re.compile(r"[a-zA-Z0-9_-]")
 _MAX_HEAD_CHARS = 256
 
@@ -115,7 +114,7 @@ class NamedCall:
 
 
 _HEAD = re.compile(r"([a-zA-Z0-9_-]+)(?:\[CALL_ID\][a-zA-Z0-9]*)?(?:\[ARGS\])?[ \t\r\n]*\Z")
-_TAGS = (ARGS, "[CALL_ID]")
+TAGS = ("[ARGS]", "[CALL_ID]")
 
 
 def _read_name(head: str) -> str:
@@ -129,7 +128,7 @@ def _may_be_head(head: str) -> bool:
         return True
     before, bracket, tag = head.rpartition("[")
     return (bool(bracket and _HEAD.match(before)) and before[-1:] not in WHITESPACE) and any(
-        known.startswith(bracket + tag) for known in _TAGS
+        known.startswith(bracket + tag) for known in TAGS
     )
 
 

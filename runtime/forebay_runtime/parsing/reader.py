@@ -7,8 +7,10 @@ use it gives back as content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol
 
 from forebay_runtime.parsing.delta import Delta
@@ -97,17 +99,22 @@ class CallParser:
         return end
 
 
-def find_marker(text: str, start: int, markers: Sequence[str]) -> tuple[int, str | None]:
+def find_marker(text: str, start: int, markers: tuple[str, ...]) -> tuple[int, str | None]:
     """Find the first marker at or after start.
 
     Returns its place and itself; or, where there is none, the place from which the text may still
     become one (the text's end where nothing can) and None.
     """
-    places = [(place, marker) for marker in markers if (place := text.find(marker, start)) >= 0]
-    if places:
-        return min(places)
+    found = _compile(markers).search(text, start)
+    if found is not None:
+        return found.start(), found[0]
     longest = max(map(len, markers))
     for place in range(max(start, len(text) - longest + 1), len(text)):
         if any(marker.startswith(text[place:]) for marker in markers):
             return place, None
     return len(text), None
+
+
+@cache
+def _compile(markers: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, markers)))

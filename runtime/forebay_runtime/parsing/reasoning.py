@@ -7,6 +7,7 @@ is an answer that was cut off: all of it is reasoning.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from forebay_runtime.parsing.json_value import WHITESPACE
@@ -15,6 +16,9 @@ from forebay_runtime.parsing.reader import find_marker
 BEGIN = "<think>"
 END = "</think>"
 
+_TURN = re.compile(r"<[|｜]|\[/?INST\]|<(?:start|end)_of_turn>|</s>")
+"""Where one turn ends and the next begins, in the families that there are."""
+
 State = Literal["start", "thinking", "speaking"]
 
 
@@ -22,13 +26,13 @@ def choose_start(prompt_tail: str, opens_by_itself: bool) -> State:
     """Where an answer begins that follows the prompt.
 
     A template may have opened the reasoning, or have opened and closed it at once (then there is
-    to be none). opens_by_itself: the model thinks without an opening tag.
+    to be none), and a message that is to be continued may have. What stands in an earlier turn does
+    not count. opens_by_itself: the model thinks without an opening tag.
     """
     opened, closed = prompt_tail.rfind(BEGIN), prompt_tail.rfind(END)
-    if opened > closed:
-        return "thinking"
-    if closed >= 0 and not prompt_tail[closed + len(END) :].strip():
-        return "speaking"
+    last = max(opened, closed)
+    if last >= 0 and not _TURN.search(prompt_tail, last):
+        return "thinking" if opened > closed else "speaking"
     return "thinking" if opens_by_itself else "start"
 
 
@@ -41,6 +45,11 @@ class ReasoningSplitter:
         self._may_open = start != "speaking"  # nothing but whitespace came yet
         self._spaces: list[str] = []
         self._rest = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Is whatever follows content?"""
+        return self._state == "speaking"
 
     def feed(self, text: str) -> tuple[str, str]:
         """What this piece adds to either."""

@@ -65,7 +65,9 @@ class Sink:
     def argue(self, fragment: str) -> None:
         """Go on with the arguments of the call that was opened last."""
         if fragment:
-            self._arguments.setdefault(self.num_calls - 1, []).append(fragment)
+            index = self.num_calls - 1
+            self._calls.setdefault(index, ToolCallDelta(index))
+            self._arguments.setdefault(index, []).append(fragment)
 
     def close(self) -> None:
         """The answer ended: what was held is content, unless there were calls."""
@@ -75,8 +77,7 @@ class Sink:
     def take(self) -> Delta:
         """What came since the last time, one delta a call."""
         for index, fragments in self._arguments.items():
-            call = self._calls.get(index, ToolCallDelta(index))
-            self._calls[index] = replace(call, arguments="".join(fragments))
+            self._calls[index] = replace(self._calls[index], arguments="".join(fragments))
         delta = Delta("", "".join(self._content), tuple(self._calls.values()))
         self._content, self._calls, self._arguments = [], {}, {}
         return delta

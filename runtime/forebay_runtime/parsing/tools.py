@@ -56,6 +56,8 @@ def parse_tools(tools: Any, tool_choice: Any) -> Tools:
     Raises: ValueError with a sentence that names the field, its value and what is allowed.
     """
     functions = _parse_functions(tools)
+    if tools is None and tool_choice not in (None, "none"):
+        raise ValueError(f"tool_choice is {_show(tool_choice)}, which needs tools: there are none")
     return Tools(functions, _parse_choice(tool_choice, functions))
 
 
@@ -104,10 +106,8 @@ def _parse_choice(choice: Any, functions: tuple[Function, ...]) -> ToolChoice:
         return ToolChoice("auto" if functions else "none")
     if choice == "none":
         return ToolChoice("none")
-    if choice in ("auto", "required"):
-        if not functions:
-            raise ValueError(f"tool_choice {choice!r} needs tools, and there are none")
-        return ToolChoice(choice)
+    if choice in ("auto", "required"):  # of nothing: nothing, as OpenAI and vLLM have it
+        return ToolChoice(choice if functions else "none")
     name = _read_named(choice)
     if name not in {function.name for function in functions}:
         known = ", ".join(function.name for function in functions) or "none"
