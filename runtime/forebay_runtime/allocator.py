@@ -19,15 +19,10 @@ from forebay_runtime.request import Request
 
 @dataclass(frozen=True)
 class Hit:
-    """Blocks that hold the beginning of a request, after some that its window does not reach."""
+    """What the cache has of a request: block_ids, after blocks that its window does not reach."""
 
     num_skipped_blocks: int = 0
     block_ids: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, request: Request) -> Hit:
-        """What a running request holds already."""
-        return cls(request.num_unheld_blocks, tuple(request.held_block_ids))
 
     @property
     def num_blocks(self) -> int:
@@ -134,15 +129,18 @@ class Allocator:
         request.num_unheld_blocks = 0
         request.num_computed_tokens = 0
 
-    def num_blocks_wanted(self, num_tokens: int, num_step_tokens: int, hit: Hit) -> int:
-        """The blocks that a request lacks on its way to num_tokens, num_step_tokens a step."""
-        num_blocks = self.pool.num_blocks_for(num_tokens) - hit.num_skipped_blocks
-        if self.window is not None:
-            # One more, as what is seen need not begin where a block does. With a smaller pool the
-            # steps become smaller.
-            num_seen = self.pool.num_blocks_for(self.window - 1 + num_step_tokens) + 1
-            num_blocks = min(num_blocks, num_seen, self.pool.num_blocks)
-        return max(0, num_blocks - len(hit.block_ids))
+    def num_blocks_at_once(self, num_tokens: int, num_step_tokens: int, num_unseen: int) -> int:
+        """The most blocks that a request holds on its way to num_tokens, num_step_tokens a step.
+
+        num_unseen: its first blocks, which it will not hold.
+        """
+        num_blocks = self.pool.num_blocks_for(num_tokens) - num_unseen
+        if self.window is None:
+            return num_blocks
+        # One more, as what is seen need not begin where a block does. With a smaller pool the steps
+        # become smaller.
+        num_seen = self.pool.num_blocks_for(self.window - 1 + num_step_tokens) + 1
+        return min(num_blocks, num_seen, self.pool.num_blocks)
 
     def num_free_blocks_beside(self, hit: Hit, leaving: Iterable[Request]) -> int:
         """The blocks that would be free if a hit were taken and some requests had left."""

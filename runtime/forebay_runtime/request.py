@@ -160,6 +160,11 @@ class Request:
         return self.pooling != "mean" and not needs_scores
 
     @property
+    def num_held_blocks(self) -> int:
+        """Blocks that are its to read."""
+        return len(self.block_ids) - self.num_unheld_blocks
+
+    @property
     def held_block_ids(self) -> list[int]:
         """The blocks that are its to read: all but those behind its window."""
         return self.block_ids[self.num_unheld_blocks :]

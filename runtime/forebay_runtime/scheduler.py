@@ -142,7 +142,6 @@ class Scheduler:
         self._num_step_tokens = batch.num_tokens
         token_ids = iter(sampled.token_ids)
         for chunk in batch.chunks:
-            self._allocator.note_computed(chunk.request, chunk.end)
             token_id = next(token_ids) if chunk.catches_up else None
             output = self._advance(chunk, token_id, sampled)
             if output is not None:
@@ -212,7 +211,7 @@ class Scheduler:
         return self.rules.policy == "priority" and urgent.priority < running.priority
 
     def _is_too_large(self, request: Request) -> bool:
-        return self._num_blocks_wanted(request, Hit()) > self.pool.num_blocks
+        return self._num_blocks_at_once(request, num_unseen=0) > self.pool.num_blocks
 
     def _waits_for_long_prompts(self, request: Request) -> bool:
         """Is its prompt long, with as many long ones being read as may be?"""
@@ -248,20 +247,25 @@ class Scheduler:
         num_staying = len(self._running) - len(leaving)
         if num_staying >= self.limits.max_num_seqs:
             return False
-        # Those that stay get what they lack and a block each to grow into, or the newcomer would
-        # be preempted soon.
-        num_promised = sum(
-            1 + self._num_blocks_wanted(other, Hit.of(other))
-            for other in self._running.first(num_staying)
-        )
+        num_wanted = self._num_blocks_at_once(request, hit.num_skipped_blocks) - len(hit.block_ids)
         num_free = self._allocator.num_free_blocks_beside(hit, leaving)
-        return self._num_blocks_wanted(request, hit) + num_promised <= num_free
+        # Those that stay keep a block each to grow into beside what they lack, or the newcomer
+        # would be preempted soon.
+        num_left = num_free - max(0, num_wanted) - num_staying
+        return num_left >= 0 and num_left >= self._num_blocks_promised(num_staying)
 
-    def _num_blocks_wanted(self, request: Request, hit: Hit) -> int:
-        """Blocks beside a hit for all tokens known and, unless that one is never computed, one."""
+    def _num_blocks_promised(self, num_staying: int) -> int:
+        """What the most urgent of those that run lack still."""
+        return sum(
+            max(0, self._num_blocks_at_once(r, r.num_unheld_blocks) - r.num_held_blocks)
+            for r in self._running.first(num_staying)
+        )
+
+    def _num_blocks_at_once(self, request: Request, num_unseen: int) -> int:
+        """Blocks for all tokens known and, unless that one is never computed, the next."""
         num_most = len(request.prompt_token_ids) + max(1, request.sampling.max_tokens) - 1
         num_tokens = min(request.num_tokens + 1, num_most, self.limits.max_model_len)
-        return self._allocator.num_blocks_wanted(num_tokens, self.max_step_tokens, hit)
+        return self._allocator.num_blocks_at_once(num_tokens, self.max_step_tokens, num_unseen)
 
     def _start(self, request: Request, hit: Hit) -> None:
         self._waiting.remove(request)
@@ -307,10 +311,12 @@ class Scheduler:
         """Move a request by its chunk; None while its prompt is not computed to the end."""
         request = chunk.request
         name = request.request_id
-        add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
         error = sampled.errors.get(name) or error_of(request)
         if error is not None:
+            # Its blocks are not published: they may hold what made it fail.
             return self._end(request, Ending("error", error))
+        self._allocator.note_computed(request, chunk.end)
+        add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
         if token_id is not None:
             ending = take_token(request, token_id, self._end_rules)
         elif request.samples or chunk.end < request.num_tokens:

@@ -207,3 +207,10 @@ def test_a_prompt_is_hashed_once_however_long_it_waits() -> None:
         advance(scheduler)
     assert len(known) == 14
     assert [a is b for a, b in zip(waiting.prefixes, known, strict=True)] == [True] * 14
+
+
+def test_what_a_broken_request_computed_is_not_shared() -> None:
+    scheduler = build_scheduler(max_num_batched_tokens=64)
+    scheduler.add(request("broken", PROMPT))
+    advance(scheduler, errors={"broken": "The model gave no numbers"})
+    assert served(scheduler, "next", PROMPT) == 0

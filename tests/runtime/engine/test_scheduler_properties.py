@@ -192,7 +192,7 @@ def check_play(world: World, arrivals: list[Arrival]) -> Play:
     return play
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=1_500, deadline=None)
 @given(worlds, arrivals)
 def test_every_request_ends_once_with_the_tokens_it_gets_alone(
     world: World, arrivals: list[Arrival]
@@ -201,7 +201,7 @@ def test_every_request_ends_once_with_the_tokens_it_gets_alone(
 
 
 @pytest.mark.long
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=50_000, deadline=None)
 @given(worlds, arrivals)
 def test_every_request_ends_once_in_very_many_histories(
     world: World, arrivals: list[Arrival]
