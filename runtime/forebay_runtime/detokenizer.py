@@ -17,21 +17,24 @@ class TextRules:
 
     stops end the answer; they are watched for in the text of the tokens after the first min_tokens.
     includes_stop: the stop string, or the token that ends the answer, is part of the text.
-    keeps_special: special tokens are written out instead of left out.
+    keeps_special: special tokens are written out instead of left out; kept_token_ids are anyway.
     """
 
     stops: tuple[str, ...] = ()
     includes_stop: bool = False
     keeps_special: bool = False
+    kept_token_ids: frozenset[int] = frozenset()
     min_tokens: int = 0
 
 
 class Detokenizer:
     """Bytes of tokens in, text out; what may still become a stop string is held back."""
 
-    def __init__(self, token_bytes: Callable[[int], bytes], rules: TextRules | None = None) -> None:
-        """token_bytes gives a token's bytes."""
-        rules = rules or TextRules()
+    def __init__(
+        self, token_bytes: Callable[[int, bool], bytes], rules: TextRules | None = None
+    ) -> None:
+        """token_bytes gives a token's bytes, those of special tokens if its flag is set."""
+        self._rules = rules = rules or TextRules()
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._stops = StopStrings(rules.stops, rules.includes_stop)
@@ -46,7 +49,8 @@ class Detokenizer:
 
     def feed(self, token_id: int) -> str:
         """Add one token and return the text that is now certain."""
-        text = self._decoder.decode(self._token_bytes(token_id))
+        keeps_special = self._rules.keeps_special or token_id in self._rules.kept_token_ids
+        text = self._decoder.decode(self._token_bytes(token_id, keeps_special))
         self.num_chars += len(text)
         if self._num_unwatched_tokens:
             self._num_unwatched_tokens -= 1

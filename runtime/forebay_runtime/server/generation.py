@@ -6,7 +6,6 @@ ended aborts it in the engine before its next step.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -95,10 +94,7 @@ class Generation:
         self._record = record
         self._request = request
         self._telling = telling
-        token_bytes = functools.partial(
-            workshop.tokenizer.token_bytes, keeps_special=telling.rules.keeps_special
-        )
-        self._detokenizer = Detokenizer(token_bytes, telling.rules)
+        self._detokenizer = Detokenizer(workshop.tokenizer.token_bytes, telling.rules)
         self._reason: str | None = None
         self._is_closed = False
         self._told = Piece()

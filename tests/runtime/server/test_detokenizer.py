@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 from forebay_runtime.detokenizer import Detokenizer, StopStrings, TextRules
 
 
+def spell_byte(token_id: int, keeps_special: bool) -> bytes:
+    """A byte a token; the zero byte is special."""
+    return bytes([token_id]) if token_id or keeps_special else b""
+
+
 def feed_bytes(data: bytes, stops: tuple[str, ...] = ()) -> list[str]:
     """What one byte a token gives, then what the end gives."""
-    detokenizer = Detokenizer(lambda token_id: bytes([token_id]), TextRules(stops))
+    detokenizer = Detokenizer(spell_byte, TextRules(stops))
     return [*map(detokenizer.feed, data), detokenizer.flush()]
 
 
@@ -22,7 +27,7 @@ def until_first_stop(text: str, stops: tuple[str, ...], includes_stop: bool = Fa
     return text
 
 
-@given(st.text())
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
 def test_characters_come_whole_and_in_order(text: str) -> None:
     parts = feed_bytes(text.encode())
     assert "".join(parts) == text
@@ -74,15 +79,29 @@ def test_what_may_become_a_stop_string_is_held_back(
 
 
 def test_stop_strings_are_watched_for_after_the_least_tokens_alone() -> None:
-    detokenizer = Detokenizer(lambda token_id: bytes([token_id]), TextRules(("ab",), min_tokens=3))
+    detokenizer = Detokenizer(spell_byte, TextRules(("ab",), min_tokens=3))
     assert [detokenizer.feed(byte) for byte in b"ababab"] == ["a", "b", "a", "b", "", ""]
     assert detokenizer.stopped_by == "ab"
 
 
 def test_characters_are_counted_as_they_are_completed() -> None:
-    detokenizer = Detokenizer(lambda token_id: bytes([token_id]))
+    detokenizer = Detokenizer(spell_byte)
     counts = []
     for byte in "a€b".encode():
         counts.append(detokenizer.num_chars)
         detokenizer.feed(byte)
     assert counts == [0, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        (TextRules(), "ab"),
+        (TextRules(keeps_special=True), "a\0b"),
+        (TextRules(kept_token_ids=frozenset({0})), "a\0b"),
+    ],
+    ids=["left-out", "all-kept", "this-one-kept"],
+)
+def test_special_tokens_are_text_where_the_rules_say_so(rules: TextRules, text: str) -> None:
+    detokenizer = Detokenizer(spell_byte, rules)
+    assert "".join(map(detokenizer.feed, b"a\0b")) == text

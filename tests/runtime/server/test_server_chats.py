@@ -156,6 +156,23 @@ def test_one_call_alone_where_several_are_not_wanted(server: ServerProcess) -> N
     assert len(chat(server, CALL + CALL, tools=[ADD])["choices"][0]["message"]["tool_calls"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [("required", "tool_calls"), ({"type": "function", "function": {"name": "add"}}, "stop")],
+    ids=["required", "named"],
+)
+def test_a_call_can_be_asked_for(server: ServerProcess, choice: Any, reason: str) -> None:
+    properties = {"x": {"type": "boolean"}}
+    parameters = {"properties": properties, "required": ["x"], "additionalProperties": False}
+    add = {"type": "function", "function": {"name": "add", "parameters": parameters}}
+    fields = {"tools": [add], "tool_choice": choice, "parallel_tool_calls": False}
+    answer = chat(server, "no call", max_tokens=300, **fields)["choices"][0]
+    assert answer["finish_reason"] == reason
+    (call,) = answer["message"]["tool_calls"]
+    assert call["function"]["name"] == "add"
+    assert json.loads(call["function"]["arguments"])["x"] in (True, False)
+
+
 def test_without_tools_a_call_is_text(server: ServerProcess) -> None:
     assert chat(server, CALL)["choices"][0]["message"]["content"] == CALL
     message = chat(server, CALL, tools=[ADD], tool_choice="none")["choices"][0]["message"]

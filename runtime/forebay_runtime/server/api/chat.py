@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forebay_runtime.parsing import Tools, build_chat_parser, parse_tools
 from forebay_runtime.server.api.answer import StreamForm, send_stream, send_whole
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.chat_wording import ChatPlan, ChatWording
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.limits import TokenLimit
+from forebay_runtime.server.api.reading import Reading, read_tools
 from forebay_runtime.server.api.rendering import render_chat
 from forebay_runtime.server.api.sampling import (
     Ask,
@@ -19,11 +19,7 @@ from forebay_runtime.server.api.sampling import (
     build_telling,
     check_num_logprobs,
 )
-from forebay_runtime.server.api.structure import choose_chat_form, compile_form
-from forebay_runtime.server.errors import BadRequest
-
-_TAIL_CHARS = 400
-"""More than any template writes behind the last message."""
+from forebay_runtime.server.api.structure import choose_chat_form, compile_chat_form
 
 
 async def create_chat_completion(context: Context, request: Request) -> Response:
@@ -32,36 +28,19 @@ async def create_chat_completion(context: Context, request: Request) -> Response
     tools = read_tools(body)
     scores = _choose_scores(context, body)
     prompt = await render_chat(context, body, body, tools)
-    form = choose_chat_form(body, tools, context.tool_parser)
-    ask = Ask(_limit(body), "messages", scores, await compile_form(context, form))
+    reading = Reading.of(context, tools, prompt)
+    form = choose_chat_form(body, tools, reading.tool_parser)
+    constrain = await compile_chat_form(context, form, reading.prompt_tail)
+    ask = Ask(_limit(body), "messages", scores, constrain)
     requests = build_requests(context, body, [prompt], ask)
-    tail = (prompt.text or "")[-_TAIL_CHARS:]
-    parsers = [
-        build_chat_parser(
-            context.tool_parser, context.reasoning_parser, tools.functions, tools.choice, tail
-        )
-        for _ in requests
-    ]
-    plan = ChatPlan(body, prompt, tools.choice, parsers, scores)
+    plan = ChatPlan(body, prompt, reading, scores)
     wording = ChatWording(context.tokenizer, plan, context.head("chatcmpl-", body, request))
-    telling = build_telling(context, body, body.stream_interval)
+    telling = build_telling(context, body, body.stream_interval, reading.markers)
     generations = context.service.submit(requests, telling, body.n, body.timeout)
     if not body.stream:
         return await send_whole(generations, wording, body.n, request.receive)
     stream = StreamForm(context.service.manners, body.includes_usage, body.counts_always)
     return await send_stream(generations, wording, body.n, stream, request.receive)
-
-
-def read_tools(body: ChatBody) -> Tools:
-    """The tools of a chat and how to choose among them.
-
-    Raises: BadRequest.
-    """
-    try:
-        return parse_tools(body.tools, body.tool_choice)
-    except ValueError as exc:
-        param = "tool_choice" if str(exc).startswith("tool_choice") else "tools"
-        raise BadRequest(str(exc), param=param) from None
 
 
 def _limit(body: ChatBody) -> TokenLimit:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from forebay_runtime.parsing import ChatParser, Delta, ToolCallDelta, ToolChoice
+from forebay_runtime.parsing import ChatParser, Delta, ToolCallDelta
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.calls import join_calls, keep_calls
 from forebay_runtime.server.api.context import Head
 from forebay_runtime.server.api.messages import to_text
 from forebay_runtime.server.api.prompts import Prompt
+from forebay_runtime.server.api.reading import Reading
 from forebay_runtime.server.api.sampling import Scores
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
@@ -21,12 +22,11 @@ from forebay_runtime.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ChatPlan:
-    """One chat as it was asked for; a parser for each of its answers."""
+    """One chat as it was asked for."""
 
     body: ChatBody
     prompt: Prompt
-    tool_choice: ToolChoice
-    parsers: Sequence[ChatParser]
+    reading: Reading
     scores: Scores
 
     @property
@@ -61,7 +61,7 @@ class ChatWording:
         self._head = asdict(head)
         self._chunk = self._head | {"object": "chat.completion.chunk"}
         self._texts = TokenTexts(tokenizer, plan.body.return_tokens_as_token_ids)
-        self._choices = [_Choice(parser) for parser in plan.parsers]
+        self._choices = [_Choice(plan.reading.build_parser()) for _ in range(plan.body.n)]
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         """Who speaks, first; then what is new; and last, in a chunk of its own, why it ended."""
@@ -175,7 +175,7 @@ class ChatWording:
     def _end(self, choice: _Choice, piece: Piece) -> dict[str, Any]:
         reason = piece.finish_reason
         # As OpenAI has it: an answer that had to be one call has just stopped.
-        is_free = self._plan.tool_choice.kind != "named"
+        is_free = self._plan.reading.tools.choice.kind != "named"
         if reason == "stop" and choice.parser.has_tool_calls and is_free:
             reason = "tool_calls"
         return {"finish_reason": reason, "stop_reason": piece.stop_reason}

@@ -5,6 +5,8 @@ Made once an application, before the model is loaded; its parts are there once i
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import time
 import uuid
 from dataclasses import dataclass
@@ -13,7 +15,12 @@ from functools import cached_property
 from starlette.requests import Request
 
 from forebay_runtime.chat_template import ChatTemplate
-from forebay_runtime.parsing import choose_reasoning_parser, choose_tool_parser
+from forebay_runtime.parsing import (
+    ReasoningTokens,
+    choose_reasoning_parser,
+    choose_tool_parser,
+    read_reasoning_tokens,
+)
 from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
 from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
@@ -40,6 +47,7 @@ class Context:
     def __init__(self, service: Service) -> None:
         """service need not be loaded yet."""
         self.service = service
+        self._reasoning_tokens: ReasoningTokens | None = None
 
     @property
     def options(self) -> ServeOptions:
@@ -75,6 +83,18 @@ class Context:
     def structures(self) -> StructureCompiler:
         """Compiles the forms that answers are held to."""
         return StructureCompiler(self.tokenizer, self.service.end_ids, self.limits.vocab_size)
+
+    async def reasoning_tokens(self) -> ReasoningTokens:
+        """The model's tokens, as far as reasoning goes; looked through once, on a thread."""
+        if self._reasoning_tokens is None:
+            look = functools.partial(self.tokenizer.token_bytes, keeps_special=True)
+            self._reasoning_tokens = await asyncio.to_thread(
+                read_reasoning_tokens,
+                lambda token_id: look(token_id).decode(errors="replace"),
+                self.limits.vocab_size,
+                self.service.end_ids,
+            )
+        return self._reasoning_tokens
 
     async def read(self, model: type[BodyT], request: Request) -> BodyT:
         """Read a request's body, and check that it asks for this server's model.

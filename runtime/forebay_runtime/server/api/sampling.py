@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from forebay_runtime.detokenizer import TextRules
-from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.request import Constraint, Request, SamplingParams
 from forebay_runtime.server.api.bodies.fields import MAX_CHOICES
 from forebay_runtime.server.api.bodies.generation import PromptBody, SamplingBody
 from forebay_runtime.server.api.context import Context
@@ -15,7 +15,6 @@ from forebay_runtime.server.api.limits import TokenLimit, check_token_ids
 from forebay_runtime.server.api.prompts import Prompt, check_prompts
 from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.generation import Telling
-from forebay_runtime.structured import Compiled
 from forebay_runtime.tokenizer import Tokenizer
 
 
@@ -35,7 +34,8 @@ class Ask:
     param: str
     """The field that holds the prompts."""
     scores: Scores = Scores()
-    structure: Compiled | None = None
+    constrain: Callable[[], Constraint] | None = None
+    """Gives each request its own."""
 
 
 def build_requests(
@@ -54,7 +54,7 @@ def build_requests(
     check_prompts(context, prompts, ask.param, ask.limit.num_least)
     sampling = _build_sampling(context, body, ask.scores)
     return [
-        build_request(context, body, prompt, replace(choice, max_tokens=max_tokens), ask.structure)
+        build_request(context, body, prompt, replace(choice, max_tokens=max_tokens), ask.constrain)
         for prompt in prompts
         for max_tokens in [_resolve(context, body, ask.limit, prompt)]
         for choice in _choices(sampling, body.n)
@@ -66,7 +66,7 @@ def build_request(
     body: PromptBody,
     prompt: Prompt,
     sampling: SamplingParams,
-    structure: Compiled | None = None,
+    constrain: Callable[[], Constraint] | None = None,
 ) -> Request:
     """One engine request; its id is the engine's own, whatever clients call theirs.
 
@@ -85,21 +85,29 @@ def build_request(
         sampling,
         priority=body.priority,
         cache_salt=body.cache_salt,
-        constraint=structure.start() if structure is not None else None,
+        constraint=None if constrain is None else constrain(),
     )
 
 
-def build_telling(context: Context, body: SamplingBody, interval: int = 1) -> Telling:
-    """How the answers of a body are told."""
+def build_telling(
+    context: Context, body: SamplingBody, interval: int = 1, markers: Iterable[str] = ()
+) -> Telling:
+    """How the answers of a body are told; markers are special tokens that a parser must see."""
     ends = frozenset() if body.ignore_eos else context.service.end_ids
     rules = TextRules(
         stops=tuple(body.stop),
         includes_stop=body.include_stop_str_in_output,
         keeps_special=not body.skip_special_tokens,
+        kept_token_ids=_find_tokens(context.tokenizer, markers),
         min_tokens=body.min_tokens,
     )
     interval = max(interval, context.options.stream_interval)
     return Telling(rules, interval, frozenset(body.stop_token_ids) - ends)
+
+
+def _find_tokens(tokenizer: Tokenizer, texts: Iterable[str]) -> frozenset[int]:
+    encoded = (tokenizer.encode(text, add_special_tokens=False) for text in texts)
+    return frozenset(ids[0] for ids in encoded if len(ids) == 1)
 
 
 def check_num_logprobs(context: Context, value: int | None, param: str) -> int | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from forebay_runtime.parsing import Tools
+from forebay_runtime.parsing import Tools, build_tool_grammar, delay_past_reasoning
+from forebay_runtime.request import Constraint
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.bodies.generation import (
     GenerationBody,
@@ -14,7 +16,7 @@ from forebay_runtime.server.api.bodies.generation import (
 )
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.errors import BadRequest
-from forebay_runtime.structured import Compiled, StructureError, StructureSpec
+from forebay_runtime.structured import StructureError, StructureSpec
 
 
 @dataclass(frozen=True)
@@ -47,20 +49,36 @@ def choose_chat_form(body: ChatBody, tools: Tools, tool_parser: str | None) -> F
 
     Raises: BadRequest.
     """
-    return choose_form(body)
+    calls = build_tool_grammar(tools.functions, tools.choice, tool_parser, body.parallel_tool_calls)
+    return choose_form(body) if calls is None else Form(calls, "tools")
 
 
-async def compile_form(context: Context, form: Form | None) -> Compiled | None:
-    """Compile a form; bounded in time and memory, and cached.
+async def compile_form(context: Context, form: Form | None) -> Callable[[], Constraint] | None:
+    """Compile a form, which is bounded in time and memory, and cached; gives what starts a walk.
 
     Raises: BadRequest if it is none, or too much.
     """
     if form is None:
         return None
     try:
-        return await context.structures.compile(form.spec)
+        compiled = await context.structures.compile(form.spec)
     except StructureError as exc:
         raise BadRequest(f"{form.param} cannot be had: {exc}", param=form.param) from None
+    return compiled.start
+
+
+async def compile_chat_form(
+    context: Context, form: Form | None, prompt_tail: str
+) -> Callable[[], Constraint] | None:
+    """The same for a chat, whose thoughts have no form.
+
+    Raises: BadRequest.
+    """
+    start = await compile_form(context, form)
+    if start is None or context.reasoning_parser is None:
+        return start
+    tokens = await context.reasoning_tokens()
+    return lambda: delay_past_reasoning(start(), context.reasoning_parser, prompt_tail, tokens)
 
 
 def _of_response_format(asked: ResponseFormat) -> Form | None:
