@@ -14,6 +14,7 @@ from tokenizers import AddedToken, decoders, normalizers
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE
 
+from forebay_runtime.loading.end_tokens import gguf_end_tokens
 from forebay_runtime.pretokenizer import IGNORES_MERGES, build_pretokenizer, known_pretokenizers
 from forebay_runtime.tokenizer import SpecialTokens, Tokenizer, TokenizerError
 
@@ -24,7 +25,6 @@ _ID_KEYS = {
     "unk_token": "unknown_token_id",
     "pad_token": "padding_token_id",
 }
-_EOS_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def build_gguf_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -87,12 +87,16 @@ def _build_sentencepiece(metadata: Mapping[str, Any]) -> Backend:
     # SentencePiece puts a space before every text, also before one that begins with a space; the
     # library's Metaspace would not.
     steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
+    back: list[decoders.Decoder] = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+    ]
     if metadata.get("tokenizer.ggml.add_space_prefix", True):
         steps.insert(0, normalizers.Prepend("▁"))
+        back.append(decoders.Strip(" ", 1, 0))
     backend.normalizer = normalizers.Sequence(steps)
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    backend.decoder = decoders.Sequence(back)
     return backend
 
 
@@ -135,13 +139,13 @@ def _special_tokens(metadata: Mapping[str, Any], kind: str) -> SpecialTokens:
     tokens = _array(metadata, "tokens")
     ids = {
         key: metadata[f"tokenizer.ggml.{key}"]
-        for key in {*_ID_KEYS.values(), *_EOS_KEYS}
+        for key in _ID_KEYS.values()
         if 0 <= metadata.get(f"tokenizer.ggml.{key}", -1) < len(tokens)
     }
     by_default = kind == "llama" or metadata.get("tokenizer.ggml.pre") in IGNORES_MERGES
     return SpecialTokens(
         names={name: tokens[ids[key]] for name, key in _ID_KEYS.items() if key in ids},
-        eos_token_ids=frozenset(ids[key] for key in _EOS_KEYS if key in ids),
+        eos_token_ids=gguf_end_tokens(metadata) & frozenset(range(len(tokens))),
         bos_token_id=ids.get("bos_token_id"),
         adds_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", by_default)),
     )

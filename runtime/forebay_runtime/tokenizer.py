@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
+from tokenizers import decoders
+
+from forebay_budget.inspection import ModelError
+from forebay_runtime.loading.end_tokens import folder_end_tokens
 
 # Special tokens that end an answer whatever the model's files say: they are what chat models are
 # trained to end a turn with, and converted files often name only one of them.
@@ -23,6 +27,7 @@ END_OF_TURN = frozenset(
         "<|eom_id|>",
         "<|end_of_text|>",
         "<|endoftext|>",
+        "<|end|>",
         "<end_of_turn>",
     }
 )
@@ -63,7 +68,9 @@ class Tokenizer:
         self._backend = backend
         self._added = backend.get_added_tokens_decoder()
         self._pieces: dict[int, bytes] = {}
-        self._is_byte_level = _is_byte_level(json.loads(backend.to_str())["decoder"])
+        decoder = _decoder_kinds(backend.decoder)
+        self._is_byte_level = _is_byte_level(decoder)
+        self._prefixes_space = bool(decoder & {"Strip", "Metaspace"})
         self.special = special
         self.longest_token_chars = max(map(len, vocabulary))
         ends = {id_ for id_, token in self._added.items() if token.content in END_OF_TURN}
@@ -85,7 +92,7 @@ class Tokenizer:
     def decode(self, token_ids: Iterable[int]) -> str:
         """Turn ids into text with special tokens written out, so that encode undoes it."""
         text = b"".join(map(self._piece, token_ids)).decode("utf-8", errors="replace")
-        if self._is_byte_level:
+        if not self._prefixes_space:
             return text
         bos = self.special.names.get("bos_token", "")
         prefix = bos if bos and text.startswith(bos) else ""
@@ -169,21 +176,17 @@ def _folder_special_tokens(folder: Path, backend: Backend) -> SpecialTokens:
     adds_bos = config.get("add_bos_token")
     if adds_bos is None:  # then the post-processor in tokenizer.json decides
         adds_bos = bos is not None and backend.encode("").ids[:1] == [bos]
-    eos: set[int] = set()
-    for file in ("generation_config.json", "config.json"):
-        value = read_json(folder / file).get("eos_token_id")
-        ids = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(type(id_) is int for id_ in ids):
-            raise TokenizerError(f"The eos_token_id in {folder / file} is no token id")
-        eos.update(ids)
-    if "eos_token" in names and (id_ := backend.token_to_id(names["eos_token"])) is not None:
-        eos.add(id_)
-    return SpecialTokens(names, frozenset(eos), bos, bool(adds_bos))
+    try:
+        ends = folder_end_tokens(folder)
+    except ModelError as error:
+        raise TokenizerError(error.message) from error
+    if "eos_token" in names and (end := backend.token_to_id(names["eos_token"])) is not None:
+        ends |= {end}
+    return SpecialTokens(names, ends, bos, bool(adds_bos))
 
 
-def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
+def _is_byte_level(kinds: frozenset[str]) -> bool:
     """Does the vocabulary spell bytes (True), or text with `▁` for spaces (False)?"""
-    kinds = _decoder_kinds(decoder)
     if "ByteLevel" in kinds:
         return True
     if kinds & {"ByteFallback", "Metaspace"}:
@@ -194,12 +197,13 @@ def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
     )
 
 
-def _decoder_kinds(decoder: dict[str, Any] | None) -> set[str]:
+def _decoder_kinds(decoder: decoders.Decoder | None) -> frozenset[str]:
+    """The steps by which tokens become text."""
     if decoder is None:
-        return set()
-    if decoder["type"] == "Sequence":
-        return {kind for inner in decoder["decoders"] for kind in _decoder_kinds(inner)}
-    return {str(decoder["type"])}
+        return frozenset()
+    document: dict[str, Any] = json.loads(decoder.__getstate__())
+    steps = document["decoders"] if document["type"] == "Sequence" else [document]
+    return frozenset(str(step["type"]) for step in steps)
 
 
 def _byte_alphabet() -> dict[str, int]:

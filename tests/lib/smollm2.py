@@ -1,8 +1,8 @@
-"""Where the real model of the tests lies: SmolLM2-135M-Instruct as Q4_1 GGUF, by `make model`."""
+"""Where a real model of the tests lies: SmolLM2-135M-Instruct as Q4_1 GGUF, by `make model`."""
 
 from pathlib import Path
 
-from model import FILE, FOLDER
+from model import SMOLLM2
 
 
 def smollm2_path() -> Path:
@@ -10,7 +10,6 @@ def smollm2_path() -> Path:
 
     Raises: FileNotFoundError that names the command which fetches it.
     """
-    path = FOLDER / FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; run `make model`")
-    return path
+    if not SMOLLM2.path.is_file():
+        raise FileNotFoundError(f"{SMOLLM2.path} is missing; run `make model`")
+    return SMOLLM2.path

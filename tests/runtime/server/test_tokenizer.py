@@ -286,9 +286,9 @@ def test_a_gguf_tokenizer_that_is_not_known_is_refused_by_name(
         ({"tokenizer.json": "{"}, "could not be read"),
         ({"tokenizer.json": None}, "empty vocabulary"),
         ({"tokenizer.json": None, "tokenizer_config.json": "["}, "not valid JSON"),
-        ({"tokenizer.json": None, "config.json": "[" * 100_000}, "not valid JSON"),
-        ({"tokenizer.json": None, "config.json": '{"eos_token_id": [[2]]}'}, "no token id"),
-        ({"tokenizer.json": None, "generation_config.json": '{"eos_token_id": {}}'}, "no token id"),
+        ({"tokenizer.json": None, "config.json": "[" * 100_000}, "is not JSON"),
+        ({"tokenizer.json": None, "config.json": '{"eos_token_id": [[2]]}'}, "no token"),
+        ({"tokenizer.json": None, "generation_config.json": '{"eos_token_id": {}}'}, "no token"),
     ],
     ids=["absent", "broken", "empty", "broken-config", "deep-config", "nested-eos", "eos-object"],
 )

@@ -1,0 +1,102 @@
+"""Gemma 3 says, greedily and in float32, what transformers says, token for token."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from forebay_runtime.assembly import build_engine
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.engine import Engine
+from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.tokenizer import Tokenizer
+from gemma3 import gemma3_path, load_gemma3
+
+PROMPTS = (
+    "The capital of France is",
+    "def fibonacci(n):\n    if n",
+    "<start_of_turn>user\nName a colour.<end_of_turn>\n<start_of_turn>model\n",
+    "日本の首都は",
+)
+NUM_TOKENS = 12
+LONG_TOKENS = 700
+"""More than the window of 512, so that most layers see only a part of it."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return read_text_parts(gemma3_path())[0]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    config = EngineConfig(
+        gemma3_path(), device="cpu", dtype="float32", max_model_len=1024, max_num_seqs=5
+    )
+    yield build_engine(config)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Any:
+    return load_gemma3()
+
+
+def answer(engine: Engine, prompts: dict[str, list[int]], num_tokens: int) -> dict[str, list[int]]:
+    """Greedy answers to all prompts at once."""
+    sampling = SamplingParams(num_tokens, temperature=0, ignore_eos=True)
+    answers: dict[str, list[int]] = {name: [] for name in prompts}
+    for name, token_ids in prompts.items():
+        engine.add(Request(name, token_ids, sampling))
+    while engine.has_work:
+        for output in engine.step():
+            answers[output.request_id] += output.token_ids
+    return answers
+
+
+def best_tokens(oracle: Any, prompt: list[int], answer: list[int]) -> list[int]:
+    """What the oracle would say at each place of an answer, given what was said before."""
+    with torch.inference_mode():
+        tokens = torch.tensor([prompt + answer[:-1]])
+        logits = oracle(tokens, logits_to_keep=len(answer)).logits[0]
+    best: list[int] = logits.argmax(-1).tolist()
+    return best
+
+
+def test_greedy_answers_are_transformers(tokenizer: Tokenizer, engine: Engine, oracle: Any) -> None:
+    prompts = {prompt: tokenizer.encode(prompt) for prompt in PROMPTS}
+    story = tokenizer.encode("".join(f"Day {day}: it rained. " for day in range(200)))
+    prompts["long"] = story[:LONG_TOKENS]
+    answers = answer(engine, prompts, NUM_TOKENS)
+    expected = {name: best_tokens(oracle, prompts[name], answers[name]) for name in prompts}
+    assert answers == expected
+
+
+def test_a_turns_end_ends_an_answer(tokenizer: Tokenizer, engine: Engine) -> None:
+    (end_of_turn,) = tokenizer.encode("<end_of_turn>", add_special_tokens=False)
+    assert tokenizer.eos_token_ids == {1, end_of_turn}
+    assert engine.eos_token_ids <= tokenizer.eos_token_ids
+    assert tokenizer.token_bytes(end_of_turn) == b""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Hello  world", id="two-spaces"),
+        pytest.param(" leading and trailing ", id="spaces-around"),
+        pytest.param("a\n\n\tb\r\n", id="lines-and-tabs"),
+        pytest.param("naïve 😀👨‍👩‍👧 日本語 \x07", id="beyond-ascii"),
+        pytest.param("<b>bold</b> 12345", id="tags-and-digits"),
+    ],
+)
+def test_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == f"<bos>{text}"
+
+
+def test_known_texts_have_the_published_ids(tokenizer: Tokenizer) -> None:
+    # As transformers' converter of the same file gives them, which takes half a minute.
+    assert tokenizer.encode("The capital of France is") == [2, 818, 5279, 529, 7001, 563]
+    text = "    return 1\n\n\nx <td> naïve 日本語 🫠"
+    ids = [140, 2060, 236743, 236770, 109, 236781, 236743, 175, 120362, 33375, 238582, 236743]
+    assert tokenizer.encode(text, add_special_tokens=False) == [*ids, 253547]
