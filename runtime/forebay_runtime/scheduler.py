@@ -11,10 +11,10 @@ finds no room is passed by others, but only so often: then all wait until it run
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import count
 
+from forebay_runtime.admission import Admission, Rules
 from forebay_runtime.allocator import Allocator, Hit
 from forebay_runtime.batch import Batch, Chunk, Limits, share_tokens
 from forebay_runtime.blocks import BlockPool, IntegrityError
@@ -28,7 +28,7 @@ from forebay_runtime.finishing import (
 )
 from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.step_result import Sampled
-from forebay_runtime.waiting import OrderedRequests, Policy, order_of
+from forebay_runtime.waiting import OrderedRequests, order_of
 
 __all__ = ["Batch", "Chunk", "Limits", "Rules", "Scheduler"]
 
@@ -37,22 +37,6 @@ _MOST_TIMES_PASSED = 16
 
 _MOST_LOOKED_AT = 16
 """Requests without room that one step looks at, so that a long queue costs a step little."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a scheduler picks.
-
-    long_prompt_tokens: prompts of more tokens are long, and of these max_long_prompts are read at a
-    time; None means that none is long. window: the tokens that each token attends to in every
-    layer, itself included, two at least; None means all.
-    """
-
-    policy: Policy = "fcfs"
-    has_prefix_cache: bool = True
-    long_prompt_tokens: int | None = None
-    max_long_prompts: int = 1
-    window: int | None = None
 
 
 class Scheduler:
@@ -75,9 +59,9 @@ class Scheduler:
         self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
         self._end_rules = EndRules(eos_token_ids, limits.max_model_len)
         self._requests: dict[str, Request] = {}
-        self._order = order_of(rules.policy)
-        self._running = OrderedRequests(self._order)
-        self._waiting = OrderedRequests(self._order)
+        self._running = OrderedRequests(order_of(rules.policy))
+        self._waiting = OrderedRequests(order_of(rules.policy))
+        self._admission = Admission(self._allocator, limits, rules, self._running)
         self._arrivals = count()
         self._ended: list[Output] = []
         self._num_preemptions = 0
@@ -183,17 +167,20 @@ class Scheduler:
         """Start those who wait and find room, the most urgent first."""
         without_room: list[Request] = []
         for request in tuple(self._waiting):
-            if self._has_no_seat_for(request):
+            if not self._admission.has_seat_for(request):
                 break
-            if self._is_too_large(request):
+            if not self._admission.could_hold(request):
                 self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
                 continue
-            if self._waits_for_long_prompts(request):
+            if self._admission.waits_for_long_prompts(request):
                 continue
             hit = self._allocator.find_hit(request)
-            if self._waits_for_prefix(request, hit):
+            if self._admission.waits_for_prefix(request, hit):
                 continue
-            if self._find_room(request, hit):
+            leaving = self._admission.choose_leaving(request, hit)
+            if leaving is not None:
+                for other in leaving:
+                    self._preempt(other)
                 self._start(request, hit)
                 for other in without_room:
                     other.num_times_passed += 1
@@ -202,70 +189,6 @@ class Scheduler:
             is_next = request.num_times_passed >= _MOST_TIMES_PASSED
             if is_next or len(without_room) == _MOST_LOOKED_AT:
                 break
-
-    def _has_no_seat_for(self, request: Request) -> bool:
-        is_full = len(self._running) >= self.limits.max_num_seqs
-        return is_full and not self._may_stop(self._running[-1], request)
-
-    def _may_stop(self, running: Request, urgent: Request) -> bool:
-        return self.rules.policy == "priority" and urgent.priority < running.priority
-
-    def _is_too_large(self, request: Request) -> bool:
-        return self._num_blocks_at_once(request, num_unseen=0) > self.pool.num_blocks
-
-    def _waits_for_long_prompts(self, request: Request) -> bool:
-        """Is its prompt long, with as many long ones being read as may be?"""
-        most = self.rules.long_prompt_tokens
-        if most is None or request.num_tokens <= most:
-            return False
-        num_long = sum(
-            r.num_tokens - (r.num_cached_tokens or 0) > most
-            for r in self._running
-            if r.num_computed_tokens < len(r.prompt_token_ids)
-        )
-        return num_long >= self.rules.max_long_prompts
-
-    def _waits_for_prefix(self, request: Request, hit: Hit) -> bool:
-        """Will most of what it lacks soon be there, as someone before it computes that now?"""
-        computer = self._allocator.find_computer(request, hit)
-        return computer is not None and self._order(computer) < self._order(request)
-
-    def _find_room(self, request: Request, hit: Hit) -> bool:
-        """Is there room for a waiting request, or was it made by stopping less urgent ones?"""
-        leaving: list[Request] = []
-        while not self._fits(request, hit, leaving):
-            num_left = len(self._running) - len(leaving)
-            if num_left == 0 or not self._may_stop(self._running[num_left - 1], request):
-                return False
-            leaving.append(self._running[num_left - 1])
-        for other in leaving:
-            self._preempt(other)
-        return True
-
-    def _fits(self, request: Request, hit: Hit, leaving: Sequence[Request]) -> bool:
-        """Is there room for a request, with some of those that run gone?"""
-        num_staying = len(self._running) - len(leaving)
-        if num_staying >= self.limits.max_num_seqs:
-            return False
-        num_wanted = self._num_blocks_at_once(request, hit.num_skipped_blocks) - len(hit.block_ids)
-        num_free = self._allocator.num_free_blocks_beside(hit, leaving)
-        # Those that stay keep a block each to grow into beside what they lack, or the newcomer
-        # would be preempted soon.
-        num_left = num_free - max(0, num_wanted) - num_staying
-        return num_left >= 0 and num_left >= self._num_blocks_promised(num_staying)
-
-    def _num_blocks_promised(self, num_staying: int) -> int:
-        """What the most urgent of those that run lack still."""
-        return sum(
-            max(0, self._num_blocks_at_once(r, r.num_unheld_blocks) - r.num_held_blocks)
-            for r in self._running.first(num_staying)
-        )
-
-    def _num_blocks_at_once(self, request: Request, num_unseen: int) -> int:
-        """Blocks for all tokens known and, unless that one is never computed, the next."""
-        num_most = len(request.prompt_token_ids) + max(1, request.sampling.max_tokens) - 1
-        num_tokens = min(request.num_tokens + 1, num_most, self.limits.max_model_len)
-        return self._allocator.num_blocks_at_once(num_tokens, self.max_step_tokens, num_unseen)
 
     def _start(self, request: Request, hit: Hit) -> None:
         self._waiting.remove(request)

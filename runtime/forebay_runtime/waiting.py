@@ -42,6 +42,10 @@ class OrderedRequests:
         index = self._place(request)
         return self._requests[index : index + 1] == [request]
 
+    def is_before(self, one: Request, other: Request) -> bool:
+        """Is one more urgent than the other, in this line's order?"""
+        return self._order(one) < self._order(other)
+
     def first(self, number: int) -> list[Request]:
         """The most urgent ones."""
         return self._requests[:number]
