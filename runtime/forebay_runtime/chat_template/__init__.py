@@ -7,11 +7,7 @@ templates expect, `sources` finds the template.
 """
 
 from forebay_runtime.chat_template.meter import ChatTemplateError
-from forebay_runtime.chat_template.sources import (
-    read_folder_template,
-    read_gguf_template,
-    read_given_template,
-)
+from forebay_runtime.chat_template.sources import read_folder_template, read_gguf_template
 from forebay_runtime.chat_template.template import ChatTemplate
 
 __all__ = [
@@ -19,5 +15,4 @@ __all__ = [
     "ChatTemplateError",
     "read_folder_template",
     "read_gguf_template",
-    "read_given_template",
 ]

@@ -10,7 +10,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from contextvars import ContextVar
 from typing import Any
 
-from jinja2.runtime import Undefined
+from jinja2 import Undefined
 from jinja2.utils import Namespace
 
 MAX_SECONDS = 10.0

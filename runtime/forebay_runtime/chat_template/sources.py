@@ -14,8 +14,6 @@ from forebay_runtime.tokenizer import TokenizerError, read_json
 Sources = Mapping[str, str]
 """Templates by name; "default" among them wherever there is any."""
 
-_INLINE = ("{", "\n")
-
 
 def read_folder_template(folder: Path) -> Sources:
     """The chat templates of a Hugging Face folder; empty if it has none.
@@ -39,19 +37,6 @@ def read_gguf_template(metadata: Mapping[str, Any]) -> Sources:
         if key == prefix or key.startswith(f"{prefix}.")
     }
     return {name: text for name, text in named.items() if isinstance(text, str)}
-
-
-def read_given_template(value: str) -> Sources:
-    """The template that --chat-template names: a file, or the template itself.
-
-    Raises: TokenizerError if it is neither.
-    """
-    if any(sign in value for sign in _INLINE):
-        return {"default": value}
-    path = Path(value)
-    if not path.is_file():
-        raise TokenizerError(f"--chat-template {value[:200]!r} is no file and no template")
-    return {"default": _read_text(path)}
 
 
 def _to_sources(value: Any) -> Sources:

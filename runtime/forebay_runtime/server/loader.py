@@ -11,7 +11,7 @@ from pathlib import Path
 
 from forebay_budget.gguf import read_gguf_header
 from forebay_budget.locate import is_gguf, locate_model
-from forebay_runtime.chat_template import ChatTemplate, read_folder_template
+from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.loading.hub import download_model
@@ -47,13 +47,13 @@ def read_text_parts(
     if is_gguf(path):
         metadata = read_gguf_header(path).metadata
         tokenizer = build_gguf_tokenizer(metadata)
-        source = metadata.get("tokenizer.chat_template")
+        sources = read_gguf_template(metadata)
     else:
         tokenizer = read_folder_tokenizer(path)
-        source = read_folder_template(path)
+        sources = read_folder_template(path)
     if template_file is not None:
-        source = _read_template(template_file)
-    return tokenizer, ChatTemplate(source, tokenizer.special.names)
+        sources = {"default": _read_template(template_file)}
+    return tokenizer, ChatTemplate(sources, tokenizer.special.names)
 
 
 def _read_template(path: Path) -> str:

@@ -13,7 +13,6 @@ from forebay_runtime.chat_template import (
     ChatTemplateError,
     read_folder_template,
     read_gguf_template,
-    read_given_template,
 )
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.tokenizer import TokenizerError
@@ -304,14 +303,6 @@ def test_a_gguf_file_may_have_several() -> None:
     metadata = {"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T", "x": "y"}
     assert read_gguf_template(metadata) == {"default": "D", "tool_use": "T"}
     assert read_gguf_template({"tokenizer.ggml.model": "gpt2"}) == {}
-
-
-def test_a_template_can_be_given_as_a_file_or_as_itself(tmp_path: Path) -> None:
-    (tmp_path / "mine.jinja").write_text("F")
-    assert read_given_template(str(tmp_path / "mine.jinja")) == {"default": "F"}
-    assert read_given_template("{{ messages }}") == {"default": "{{ messages }}"}
-    with pytest.raises(TokenizerError, match="'nowhere.jinja' is no file and no template"):
-        read_given_template("nowhere.jinja")
 
 
 def test_a_template_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
