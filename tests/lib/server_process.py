@@ -123,6 +123,7 @@ def fake_server(
         "port": 0,
         "max_num_seqs": 4,
         "lame_duck_seconds": 0.0,
+        "prepares_structures": False,
         "shutdown_timeout": 10.0,
         "termination_log": str(log),
     } | options

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 _LOADING_RETRY_SECONDS = 5
 _LEAVING_RETRY_SECONDS = 1
-_PROBES = ("/health", "/ready", "/load", "/metrics", "/version")
+_PROBES = ("/health", "/ping", "/ready", "/load", "/metrics", "/version")
 _NOBODY = 499
 """The status of answers to clients that left; it is never sent."""
 

@@ -29,6 +29,7 @@ class ServeOptions:
     chat_template: a file with a template to use instead of the model's own.
     tool_call_parser, reasoning_parser: how the model writes tool calls and thoughts; None is what
     its chat template shows.
+    prepares_structures: is the vocabulary spelt for structured output before the server is ready?
     head_seconds, body_seconds: what a client gets to send a request's head and its body in; a
     slower one is not trying.
     min_stall_seconds: no step is called stuck before this; a cold disk or a busy neighbour can
@@ -52,6 +53,7 @@ class ServeOptions:
     chat_template: Path | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
+    prepares_structures: bool = True
     head_seconds: float = 60.0
     body_seconds: float = 300.0
     min_stall_seconds: float = 30.0

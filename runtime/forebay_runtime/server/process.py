@@ -71,6 +71,7 @@ async def _serve(options: ServeOptions, load: Callable[[], Model], listener: soc
     code = service.lifecycle.exit_code.result()
     server.should_exit = True
     await serving
+    service.close()
     service.loop.stop(_JOIN_SECONDS if code == 0 and service.is_warm else 0.0)
     logger.info("Stopped code=%d", code)
     if service.failure is not None:

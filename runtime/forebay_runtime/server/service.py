@@ -11,9 +11,10 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
@@ -32,6 +33,7 @@ from forebay_runtime.server.lifecycle import Lifecycle, Phase
 from forebay_runtime.server.metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.queue_gate import QueueGate
+from forebay_runtime.structured import StructureCompiler
 from forebay_runtime.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class Service:
         self._seeds = None if options.seed is None else random.Random(options.seed)
         self._model: Model | None = None
         self._engine: EngineLike | None = None  # once warm
-        self._failing: asyncio.Task[None] | None = None
+        self._structures: StructureCompiler | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         callbacks = Callbacks(self._on_warm, self._on_failure, self._on_step)
         self.loop = EngineLoop(self._load_engine, callbacks, options.min_stall_seconds)
         self.metrics = ServerMetrics(
@@ -85,13 +88,19 @@ class Service:
         self.metrics.observe_warmup(self.loop.warmup_seconds)
         if nvml := open_nvml():
             self.metrics.watch_gpus(nvml)
+        self._begin(self._become_ready(num_kv_tokens))
+
+    async def _become_ready(self, num_kv_tokens: int) -> None:
+        if self.options.prepares_structures:
+            await self._prepare_structures()
         self.metrics.observe_start(seconds := time.monotonic() - self.options.started_at)
         self.lifecycle.become_ready()
+        config = self.model.config
         logger.info(
             "Became ready seconds=%.1f max_model_len=%d kv_cache_tokens=%d max_num_seqs=%d "
             "max_num_batched_tokens=%d prefix_caching=%s policy=%s batch_invariant=%s",
             seconds,
-            engine.max_model_len,
+            self.limits.max_model_len,
             num_kv_tokens,
             self.options.max_num_seqs,
             config.max_num_batched_tokens,
@@ -100,13 +109,25 @@ class Service:
             config.batch_invariant,
         )
 
+    async def _prepare_structures(self) -> None:
+        """Spell the vocabulary, so that the first structure costs no more than the next."""
+        try:
+            await self.structures.prepare()
+        except Exception:  # everything else works without, and it may work once it is needed
+            logger.exception("Prepared no structured output")
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _on_step(self, load: Load) -> None:
         self.metrics.observe_step(load)
 
     def _on_failure(self, cause: BaseException) -> None:
         logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
         self.failure = cause
-        self._failing = asyncio.get_running_loop().create_task(self.lifecycle.fail())
+        self._begin(self.lifecycle.fail())
 
     @property
     def model(self) -> Model:
@@ -117,6 +138,19 @@ class Service:
         if self._model is None:
             raise Unavailable("The model is being loaded", code="loading", retry_after_seconds=5)
         return self._model
+
+    @property
+    def structures(self) -> StructureCompiler:
+        """Compiles the forms that answers are held to."""
+        if self._structures is None:
+            vocab_size = self.limits.vocab_size
+            self._structures = StructureCompiler(self.model.tokenizer, self.end_ids, vocab_size)
+        return self._structures
+
+    def close(self) -> None:
+        """End what was begun beside the engine."""
+        if self._structures is not None:
+            self._structures.close()
 
     @property
     def limits(self) -> Limits:

@@ -2,11 +2,23 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.server.generation import Telling
+from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model, Service
+from forebay_runtime.structured import StructureSpec
+from forebay_runtime.tokenizer import TokenizerError
+from smollm2 import smollm2_path
 
 
 def load() -> Model:
@@ -14,12 +26,22 @@ def load() -> Model:
     return Model(FakeEngine(), tokenizer, ChatTemplate(TEMPLATE, tokenizer.special.names))
 
 
-async def start() -> None:
-    service = Service(ServeOptions(served_model_name="m"), load)
+@asynccontextmanager
+async def ready(**options: Any) -> AsyncIterator[Service]:
+    """A service that became ready."""
+    given = {"prepares_structures": False} | options
+    service = Service(ServeOptions(served_model_name="m", **given), load)
     service.loop.start()
-    while not service.is_warm:
+    while not service.lifecycle.is_ready:
         await asyncio.sleep(0.01)
+    yield service
+    service.close()
     assert service.loop.stop(60)
+
+
+async def start() -> None:
+    async with ready():
+        pass
 
 
 def test_what_was_loaded_is_not_searched_for_garbage_again() -> None:
@@ -29,3 +51,42 @@ def test_what_was_loaded_is_not_searched_for_garbage_again() -> None:
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("seed", [None, 3], ids=["chance", "seed"])
+async def test_seeds_come_from_the_servers_own_where_it_has_one(seed: int | None) -> None:
+    drawn = []
+    for _ in range(2):
+        async with ready(seed=seed) as service:
+            drawn.append([service.draw_seed() for _ in range(3)])
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == (1 if seed is None else 3)
+
+
+async def test_a_ready_server_has_its_vocabulary_spelt() -> None:
+    async with ready(prepares_structures=True) as service:
+        compiled = await service.structures.compile(StructureSpec("choice", ["a", "b"]))
+        assert not compiled.start().is_complete
+
+
+async def test_prompts_of_one_request_count_their_own_choices() -> None:
+    async with ready() as service:
+        requests = [Request(str(n), [1], SamplingParams(max_tokens=1)) for n in range(4)]
+        for generation in service.submit(requests, Telling(), n=2):
+            generation.close()
+        text = service.metrics.to_text().decode()
+        assert 'vllm:request_params_n_sum{engine="0",model_name="m"} 4.0' in text
+
+
+def test_a_template_file_is_taken_instead_of_the_models_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_text("{{ messages[0].content }}!")
+    _, template = read_text_parts(smollm2_path(), path)
+    assert template.source == "{{ messages[0].content }}!"
+
+
+def test_a_template_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_bytes(b"\xff")
+    with pytest.raises(TokenizerError, match=r"--chat-template .*own\.jinja"):
+        read_text_parts(smollm2_path(), path)

@@ -79,10 +79,10 @@ class Context:
         """How the model writes its thoughts, None where it does not."""
         return choose_reasoning_parser(self.template.source, self.options.reasoning_parser)
 
-    @cached_property
+    @property
     def structures(self) -> StructureCompiler:
         """Compiles the forms that answers are held to."""
-        return StructureCompiler(self.tokenizer, self.service.end_ids, self.limits.vocab_size)
+        return self.service.structures
 
     async def reasoning_tokens(self) -> ReasoningTokens:
         """The model's tokens, as far as reasoning goes; looked through once, on a thread."""
