@@ -220,18 +220,32 @@ def _attend(q: Tensor, k_cache: Tensor, v_cache: Tensor, span: Span, rule: Atten
     keys = torch.index_select(k_cache, 0, span.blocks).view(shape)[:, : span.num_keys]
     values = torch.index_select(v_cache, 0, span.blocks).view(shape)[:, : span.num_keys]
     queries = q.reshape(span.num_sequences, -1, num_heads, head_dim)
+    return attend(queries, keys, values, rule, span.mask).reshape(q.shape)
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rule: AttentionRule,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Attention over keys that are in place; without a mask, several queries see a triangle.
+
+    Shapes: queries [S, R, H, D]; keys, values [S, N, K, D]; mask as in Span; out [S, R, H, D].
+    """
     if rule.softcap is not None:
-        return _attend_capped(queries, keys, values, span.mask, rule).reshape(q.shape)
+        return _attend_capped(queries, keys, values, mask, rule)
     out = functional.scaled_dot_product_attention(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
         values.transpose(1, 2),
-        attn_mask=span.mask,
-        is_causal=span.mask is None and queries.shape[1] > 1,
+        attn_mask=mask,
+        is_causal=mask is None and queries.shape[1] > 1,
         scale=rule.scale,
-        enable_gqa=num_heads != num_kv_heads,
+        enable_gqa=queries.shape[2] != keys.shape[2],
     )
-    return out.transpose(1, 2).reshape(q.shape)
+    return out.transpose(1, 2)
 
 
 def _attend_capped(

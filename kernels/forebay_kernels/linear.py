@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebay_kernels.batch_invariant import in_tiles, is_on
+
 _PACKED_FOR_ROWS = 8
 """The blocked layout differs little by the number of rows; this suits decode steps best."""
 
@@ -31,6 +33,13 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
+        return in_tiles(self._multiply, x) if is_on() else self._multiply(x)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """The product plus residual [T, N], in one pass where the device can."""
+        return in_tiles(self._add, residual, x) if is_on() else self._add(residual, x)
+
+    def _multiply(self, x: Tensor) -> Tensor:
         if not self._uses_onednn:
             return functional.linear(x, self._weight, self._bias)
         out: Tensor = torch.ops.mkldnn._linear_pointwise(
@@ -38,8 +47,7 @@ class Linear:
         )
         return out
 
-    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """The product plus residual [T, N], in one pass where the device can."""
+    def _add(self, residual: Tensor, x: Tensor) -> Tensor:
         if not self._uses_onednn:
             return residual + functional.linear(x, self._weight, self._bias)
         out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(

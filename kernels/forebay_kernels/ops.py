@@ -4,26 +4,41 @@ All names stand for torch implementations so far; where a device gets a kernel o
 choice is made in this file.
 """
 
+from torch import Tensor
+
+from forebay_kernels import attention, elementwise
 from forebay_kernels.attention import (
     FULL_ATTENTION,
     AttentionPlan,
     AttentionRule,
-    paged_attention,
     plan_attention,
 )
-from forebay_kernels.elementwise import (
-    gelu_tanh_mul,
-    rms_norm,
-    rms_norm_heads,
-    rope_table,
-    rotate,
-    silu_mul,
-    softcap,
-    write_kv,
-)
+from forebay_kernels.batch_invariant import batch_invariant, by_rows, is_on
+from forebay_kernels.batch_invariant import paged_attention as _attend_one_by_one
+from forebay_kernels.elementwise import rope_table, write_kv
 from forebay_kernels.linear import Linear
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.routing import choose_experts, group_by_expert
+
+gelu_tanh_mul = by_rows()(elementwise.gelu_tanh_mul)
+rms_norm = by_rows()(elementwise.rms_norm)
+rms_norm_heads = by_rows()(elementwise.rms_norm_heads)
+rotate = by_rows(3)(elementwise.rotate)
+silu_mul = by_rows()(elementwise.silu_mul)
+softcap = by_rows()(elementwise.softcap)
+
+
+def paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    plan: AttentionPlan,
+    rule: AttentionRule = FULL_ATTENTION,
+) -> Tensor:
+    """Attend each query token to its sequence's cached keys and values; see attention."""
+    attend = _attend_one_by_one if is_on() else attention.paged_attention
+    return attend(q, k_cache, v_cache, plan, rule)
+
 
 __all__ = [
     "FULL_ATTENTION",
@@ -31,6 +46,7 @@ __all__ = [
     "AttentionRule",
     "Linear",
     "Ragged",
+    "batch_invariant",
     "choose_experts",
     "gelu_tanh_mul",
     "group_by_expert",

@@ -6,35 +6,46 @@ size are made here, in this order, and none is changed later.
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from functools import partial
 
 import torch
 
-from forebay_budget.inspection import ModelConfig
 from forebay_budget.quantity import format_bytes
-from forebay_budget.terms import Terms, kv_token_bytes
+from forebay_budget.terms import (
+    Terms,
+    activation_bytes,
+    cpu_attention_token_bytes,
+    kv_token_bytes,
+)
 from forebay_runtime import warmup
+from forebay_runtime.batch import Limits
 from forebay_runtime.blocks import BlockPool
+from forebay_runtime.capacity import (
+    BlockShape,
+    choose_limits,
+    choose_num_blocks,
+    choose_step_tokens,
+    fit_limits,
+)
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine, Warmth
-from forebay_runtime.host_memory import check_room
+from forebay_runtime.host_memory import check_room, memory_limit
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
 from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
 from forebay_runtime.runner import ModelRunner
-from forebay_runtime.sampler import Sampler
-from forebay_runtime.scheduler import Limits, Scheduler
+from forebay_runtime.sampling.sampler import Sampler
+from forebay_runtime.scheduler import Rules, Scheduler
 from forebay_runtime.shapes import ShapeLog
 from forebay_runtime.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
 
-_MEAN_SHARE = 4
-"""A request is taken to hold a quarter of max_model_len on average, as forebay_budget does."""
+_CPU_MEMORY_SHARE = 0.9
+"""What a default KV cache and all else may fill of the memory; the rest is the system's."""
 
 
 def build_engine(config: EngineConfig) -> Engine:
@@ -45,13 +56,19 @@ def build_engine(config: EngineConfig) -> Engine:
     torch.set_num_threads(usable_cpus())
     described = describe_model(config.model_path)
     placement = choose_placement(config, described)
-    limits = choose_limits(config, described, placement)
+    shape = _block_shape(config, described, placement)
+    limits = choose_limits(config, described.inspection.config.max_position_embeddings, shape)
     model = _load_model(described, placement, limits)
-    num_blocks = _choose_num_blocks(config, model, limits)
-    runner = _build_runner(model, num_blocks, config.block_size, limits)
-    pool = BlockPool(num_blocks, config.block_size)
-    scheduler = Scheduler(pool, limits, described.eos_token_ids)
-    sampler = Sampler()
+    num_blocks = _choose_num_blocks(config, model, limits, shape)
+    limits = fit_limits(config, limits, num_blocks, shape)
+    runner = _build_runner(config, model, num_blocks, limits)
+    scheduler = Scheduler(
+        BlockPool(num_blocks, config.block_size),
+        limits,
+        described.eos_token_ids,
+        choose_rules(config, model.window),
+    )
+    sampler = Sampler(described.eos_token_ids, is_batch_invariant=config.batch_invariant)
     planned = plan_terms(
         described.inspection, placement.device, _name(placement.dtype), limits, runner.cache_bytes
     )
@@ -80,7 +97,21 @@ def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> W
     )
     vram_terms = compare_terms(planned, measured)
     logger.info("Warmed up seconds=%.1f", time.perf_counter() - start)
-    return Warmth(slowest_seconds, vram_terms)
+    return Warmth(slowest_seconds, vram_terms, _most_step_tokens(runner, slowest_seconds))
+
+
+def _most_step_tokens(runner: ModelRunner, slowest_seconds: float) -> int | None:
+    """Fewer tokens a step where a CPU would take long over as many as the flags allow."""
+    if runner.model.placement.device.type != "cpu":
+        return None
+    num_tokens = choose_step_tokens(runner.limits, slowest_seconds)
+    if num_tokens < runner.limits.max_num_batched_tokens:
+        logger.info(
+            "Limited the tokens of a step num_tokens=%d slowest_step_seconds=%.1f",
+            num_tokens,
+            slowest_seconds,
+        )
+    return num_tokens
 
 
 def choose_placement(config: EngineConfig, described: Description) -> Placement:
@@ -103,30 +134,21 @@ def choose_placement(config: EngineConfig, described: Description) -> Placement:
     return Placement(getattr(torch, name), torch.device(kind))
 
 
-def choose_limits(config: EngineConfig, described: Description, placement: Placement) -> Limits:
-    """The lengths and counts; max_model_len is what model and KV cache allow unless it is given.
+def choose_rules(config: EngineConfig, window: int | None) -> Rules:
+    """How the scheduler picks, by the flags and the model's window."""
+    return Rules(
+        policy="priority" if config.scheduling_policy == "priority" else "fcfs",
+        has_prefix_cache=config.enable_prefix_caching,
+        long_prompt_tokens=config.long_prompt_tokens,
+        max_long_prompts=config.max_long_prompts or 1,
+        window=window,
+    )
 
-    Raises: StartError if it is given and too long for either.
-    """
+
+def _block_shape(config: EngineConfig, described: Description, placement: Placement) -> BlockShape:
     sizes = described.inspection.config
-    asked, most = config.max_model_len, sizes.max_position_embeddings
-    if asked is not None and asked > most:
-        raise StartError(
-            f"--max-model-len {asked} is more than the {most} positions that the model has"
-        )
-    length = asked or most
-    if config.kv_cache_memory_bytes is not None:
-        block_bytes = _block_bytes(sizes, placement, config.block_size)
-        num_tokens = config.kv_cache_memory_bytes // block_bytes * config.block_size
-        least = asked or config.block_size
-        if num_tokens < least:
-            raise StartError(
-                f"--kv-cache-memory-bytes {config.kv_cache_memory_bytes} holds {num_tokens} "
-                f"tokens, too few for one request of {least}; raise it to "
-                f"{-(-least // config.block_size) * block_bytes} or lower --max-model-len"
-            )
-        length = min(length, num_tokens)
-    return Limits(config.max_num_seqs, config.max_num_batched_tokens, length)
+    num_bytes = config.block_size * kv_token_bytes(sizes, 1, _name(placement.dtype))
+    return BlockShape(config.block_size, num_bytes, sizes.window)
 
 
 def _load_model(described: Description, placement: Placement, limits: Limits) -> Decoder:
@@ -136,8 +158,6 @@ def _load_model(described: Description, placement: Placement, limits: Limits) ->
     model_config = DecoderConfig(described.blueprint, limits.max_model_len)
     with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
         model = Decoder(model_config, checkpoint, placement)
-    del checkpoint
-    gc.collect()
     logger.info(
         "Loaded weights architecture=%s dtype=%s size=%s threads=%d seconds=%.1f",
         sizes.architecture,
@@ -149,48 +169,61 @@ def _load_model(described: Description, placement: Placement, limits: Limits) ->
     return model
 
 
-def _choose_num_blocks(config: EngineConfig, model: Decoder, limits: Limits) -> int:
-    """The KV cache in blocks: as given, or a default on a CPU, or what a GPU has left.
-
-    Raises: StartError if a GPU has too little left for one request of max_model_len.
-    """
-    placement = model.placement
-    block_bytes = _block_bytes(model.config.sizes, placement, config.block_size)
+def _choose_num_blocks(
+    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape
+) -> int:
+    """The KV cache in blocks: as given, or a default on a CPU, or what a GPU has left."""
     if config.kv_cache_memory_bytes is not None:
-        return config.kv_cache_memory_bytes // block_bytes
-    most_blocks = -(-limits.max_model_len // config.block_size)
-    if placement.device.type == "cpu":
-        return max(most_blocks, -(-most_blocks * limits.max_num_seqs // _MEAN_SHARE))
-    meter = Meter(placement.device)
-    runner = _build_runner(model, most_blocks, config.block_size, limits)
+        return config.kv_cache_memory_bytes // shape.num_bytes
+    if model.placement.device.type == "cuda":
+        return _measure_num_blocks(config, model, limits, shape)
+    num_blocks = choose_num_blocks(limits, shape)
+    if config.max_model_len is not None:
+        return num_blocks
+    return min(num_blocks, _count_blocks_in_memory(model, limits, shape))
+
+
+def _count_blocks_in_memory(model: Decoder, limits: Limits, shape: BlockShape) -> int:
+    """The blocks for which this process has memory beside the model and a step's work."""
+    sizes, dtype = model.config.sizes, _name(model.placement.dtype)
+    num_step_tokens, num_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
+    taken_bytes = Meter(model.placement.device).used_bytes() + activation_bytes(
+        sizes, 1, dtype, num_step_tokens, num_seqs
+    )
+    attention_bytes = cpu_attention_token_bytes(sizes, dtype, num_step_tokens)
+    left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) - taken_bytes
+    return max(0, left_bytes // (shape.num_bytes + shape.num_tokens * attention_bytes))
+
+
+def _measure_num_blocks(
+    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape
+) -> int:
+    """The blocks that a GPU has left beside the weights and the largest step's activations."""
+    meter = Meter(model.placement.device)
+    allowed_bytes = int(config.gpu_memory_utilization * meter.total_bytes())
+    # The activations need room while they are measured.
+    most_blocks = max(1, (allowed_bytes - meter.used_bytes()) // (2 * shape.num_bytes))
+    num_blocks = min(most_blocks, shape.num_blocks_at_once(limits.max_model_len))
+    runner = _build_runner(config, model, num_blocks, limits)
     meter.forget_peak()
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
-    allowed = int(config.gpu_memory_utilization * meter.total_bytes())
-    left = allowed - meter.used_bytes() + runner.cache_bytes
-    num_blocks = left // block_bytes
-    if num_blocks < most_blocks:
-        raise StartError(
-            f"--gpu-memory-utilization {config.gpu_memory_utilization} leaves "
-            f"{format_bytes(max(0, left))} for the KV cache, and one request of --max-model-len "
-            f"{limits.max_model_len} needs {format_bytes(most_blocks * block_bytes)}; raise the "
-            "former or lower the latter"
-        )
-    return num_blocks
+    left_bytes = allowed_bytes - meter.used_bytes() + runner.cache_bytes
+    return max(0, left_bytes // shape.num_bytes)
 
 
-def _build_runner(model: Decoder, num_blocks: int, block_size: int, limits: Limits) -> ModelRunner:
+def _build_runner(
+    config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits
+) -> ModelRunner:
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
     if model.placement.device.type == "cpu":
-        block_bytes = _block_bytes(model.config.sizes, model.placement, block_size)
+        block_bytes = config.block_size * kv_token_bytes(
+            model.config.sizes, 1, _name(model.placement.dtype)
+        )
         check_room(num_blocks * block_bytes, "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):
-        cache = model.new_cache(num_blocks, block_size)
-    return ModelRunner(model, cache, limits, ShapeLog())
-
-
-def _block_bytes(sizes: ModelConfig, placement: Placement, block_size: int) -> int:
-    return block_size * kv_token_bytes(sizes, 1, _name(placement.dtype))
+        cache = model.new_cache(num_blocks, config.block_size)
+    return ModelRunner(model, cache, limits, ShapeLog(), is_batch_invariant=config.batch_invariant)
 
 
 def _name(dtype: torch.dtype) -> str:

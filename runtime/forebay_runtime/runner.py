@@ -14,8 +14,14 @@ from torch import Tensor
 
 from forebay_kernels import ops
 from forebay_runtime.models.decoder import Decoder, KvCache
-from forebay_runtime.scheduler import Batch, Limits
+from forebay_runtime.scheduler import Batch, Chunk, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
+from forebay_runtime.step_result import PromptStates, StepResult
+
+_SCORED_BYTES = 32 * 1024**2
+"""Logits of prompts that are held at once."""
+_SCORED_ROWS = 64
+"""More at a time are no faster."""
 
 
 class Buffer:
@@ -40,11 +46,23 @@ class Buffer:
 class ModelRunner:
     """A model, its KV cache and the buffers that feed it."""
 
-    def __init__(self, model: Decoder, cache: KvCache, limits: Limits, shapes: ShapeLog) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        cache: KvCache,
+        limits: Limits,
+        shapes: ShapeLog,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> None:
+        """Make the buffers; is_batch_invariant computes each token alike in every batch."""
         self.model = model
         self.cache = cache
         self.limits = limits
         self.shapes = shapes
+        self.is_batch_invariant = is_batch_invariant
+        vocab_size = model.config.sizes.vocab_size
+        self.score_rows = min(_SCORED_ROWS, max(8, _SCORED_BYTES // (4 * vocab_size)))
         self.num_blocks, self.block_size = cache.k.shape[1:3]
         self.cache_bytes = cache.k.nbytes + cache.v.nbytes
         device = model.placement.device
@@ -61,22 +79,54 @@ class ModelRunner:
         """What ran for the first time after warm-up."""
         return self.shapes.num_cold
 
-    def run(self, batch: Batch, num_layers: int | None = None) -> Tensor:
-        """Compute a batch's tokens; logits of those requests that have caught up.
+    def run(self, batch: Batch, num_layers: int | None = None) -> StepResult:
+        """Compute a batch's tokens, and the logits of those requests that have caught up.
 
-        Shapes: out [R, V] float32, R requests in the order of batch.sampled.
         num_layers: for warm-up, only so many layers.
         """
         num_tokens = batch.num_tokens
         num_rows = padded_size(num_tokens)
         self.shapes.note("tokens", num_rows)
-        with torch.inference_mode():
+        with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
             plan = ops.plan_attention(
                 self._fill(batch, num_tokens, num_rows), self.block_size, self.cache.k.dtype
             )
             token_ids, positions = self._token_ids.sent(num_rows), self._positions.sent(num_rows)
             hidden = self.model.hidden_states(token_ids, positions, plan, self.cache, num_layers)
-            return self._logits(hidden, batch)
+            return StepResult(
+                logits=self._logits(hidden, batch),
+                prompts=self._prompt_states(hidden, batch),
+                broken=_find_broken(hidden[:num_tokens], batch),
+            )
+
+    def _prompt_states(self, hidden: Tensor, batch: Batch) -> PromptStates | None:
+        """The states of those chunks of which more than a next token was asked."""
+        states: dict[str, Tensor] = {}
+        row = 0
+        for chunk in batch.chunks:
+            num_rows = _num_states(chunk)
+            if num_rows > 0:
+                states[chunk.request.request_id] = hidden[row : row + num_rows]
+            row += chunk.num_tokens
+        if not states:
+            return None
+        return PromptStates(states, self._normed, self.score, self.score_rows)
+
+    def score(self, hidden: Tensor) -> Tensor:
+        """The logits of at most score_rows hidden states.
+
+        Shapes: hidden [n, h], as the last layer leaves them; out [n, V] float32.
+        """
+        num_rows = len(hidden)
+        num_padded = padded_size(num_rows)
+        self.shapes.note("logits", num_padded)
+        with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
+            padded = torch.nn.functional.pad(hidden, (0, 0, 0, num_padded - num_rows))
+            return self.model.logits(padded)[:num_rows]
+
+    def _normed(self, hidden: Tensor) -> Tensor:
+        with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
+            return self.model.normed(hidden)
 
     def _logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         last_rows = np.cumsum([chunk.num_tokens for chunk in batch.chunks]) - 1
@@ -121,3 +171,30 @@ class ModelRunner:
             positions % self.block_size
         )
         return slots
+
+
+def _num_states(chunk: Chunk) -> int:
+    """How many of a chunk's first tokens an embedding or prompt logprobs are made of."""
+    request = chunk.request
+    if request.pooling is not None:
+        return chunk.num_tokens
+    if request.sampling.num_prompt_logprobs is None or request.output_token_ids:
+        return 0
+    # After the prompt's last token comes what is sampled, which is scored as such.
+    return min(chunk.end, len(request.prompt_token_ids) - 1) - chunk.start
+
+
+def _find_broken(hidden: Tensor, batch: Batch) -> frozenset[str]:
+    """The requests that have a token whose state is not all finite numbers.
+
+    Shapes: hidden [T, h], T the batch's tokens.
+    """
+    is_finite = hidden.sum(-1, dtype=torch.float32).isfinite()
+    if is_finite.all():
+        return frozenset()
+    parts = is_finite.split([chunk.num_tokens for chunk in batch.chunks])
+    return frozenset(
+        chunk.request.request_id
+        for chunk, part in zip(batch.chunks, parts, strict=True)
+        if not part.all()
+    )

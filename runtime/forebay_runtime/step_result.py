@@ -14,17 +14,31 @@ from forebay_runtime.request import TokenLogprobs
 
 
 @dataclass(frozen=True)
+class PromptStates:
+    """What embeddings and prompt logprobs are made of.
+
+    hidden: by request id, [n, h] as the last layer left them, for a chunk's n tokens that count.
+    normed: such states after the last norm. score: their logits [n, V], for at most score_rows of
+    them at a time, as those of a whole prompt would be too many to hold.
+    """
+
+    hidden: Mapping[str, Any]
+    normed: Callable[[Any], Any]
+    score: Callable[[Any], Any]
+    score_rows: int
+
+
+@dataclass(frozen=True)
 class StepResult:
     """What the model made of one batch.
 
-    logits: [R, V] float32, R requests in the order of batch.sampled. hidden: [n, h] by request id,
-    after the last norm, for the n tokens of the chunk of each request that asked for an embedding
-    or for its prompt's logprobs. score: the logits [n, V] of such hidden states, a few at a time.
+    logits: [R, V] float32, R requests in the order of batch.sampled. prompts: None where no request
+    asked. broken: ids of requests for which the model computed something that is no finite number.
     """
 
     logits: Any
-    hidden: Mapping[str, Any] = field(default_factory=dict)
-    score: Callable[[Any], Any] | None = None
+    prompts: PromptStates | None = None
+    broken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,48 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from forebay_runtime.config import StartError
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.runner import ModelRunner
-from forebay_runtime.sampler import Sampler
+from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduler import Batch, Chunk, Limits
 from forebay_runtime.shapes import padded_sizes
 
 _SAMPLING = (
     SamplingParams(max_tokens=1, temperature=0),
     SamplingParams(max_tokens=1, seed=0),
-    SamplingParams(max_tokens=1, seed=0, top_k=8, top_p=0.9),
+    SamplingParams(max_tokens=1, seed=0, top_k=8, top_p=0.9, min_p=0.01),
     SamplingParams(max_tokens=1, seed=0, temperature=1e3, top_p=0.999),
+    SamplingParams(max_tokens=1, temperature=0, num_logprobs=20),
+    SamplingParams(max_tokens=1, presence_penalty=1, frequency_penalty=1, repetition_penalty=2),
+    SamplingParams(
+        max_tokens=1,
+        min_tokens=1,
+        logit_bias=((0, 1.0),),
+        allowed_token_ids=frozenset({0, 1}),
+        bad_words=((1,),),
+    ),
 )
-"""Each of the sampler's ways; the last keeps more tokens than the first candidates."""
+"""Each of the sampler's ways; the fourth keeps more tokens than the first candidates."""
+
+
+class _AllowAll:
+    """A constraint that bans nothing."""
+
+    is_complete = False
+    error = None
+
+    def __init__(self, vocab_size: int) -> None:
+        self._bits = b"\xff" * -(-vocab_size // 8)
+
+    def allowed(self) -> bytes:
+        return self._bits
+
+    def accept(self, token_id: int) -> None:
+        pass
 
 
 def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
@@ -37,11 +63,12 @@ def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
     limits = runner.limits
     for batch in _all_batches(runner):
         sampler.sample(runner.run(batch, num_layers=1), batch)
+    _run_scores(runner, sampler)
     for num_seqs in {1, limits.max_num_seqs}:
         batch = _decode_batch(num_seqs, _longest(runner, num_seqs))
-        logits = runner.run(batch)
-        _check_finite(logits)
-        sampler.sample(logits, batch)
+        result = runner.run(batch)
+        _check_finite(result.logits)
+        sampler.sample(result, batch)
     runner.shapes.end_warm_up()
     start = time.perf_counter()
     runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)
@@ -55,6 +82,26 @@ def _check_finite(logits: Tensor) -> None:
             "The model computes NaN or infinite scores; its weights are damaged, or too large for "
             "--dtype float16"
         )
+
+
+def _run_scores(runner: ModelRunner, sampler: Sampler) -> None:
+    """Score prompts of every number of rows, pool one, and constrain a token."""
+    sizes = runner.model.config.sizes
+    hidden = torch.zeros(
+        runner.score_rows,
+        sizes.hidden_size,
+        dtype=runner.model.placement.dtype,
+        device=runner.model.placement.device,
+    )
+    for num_rows in padded_sizes(runner.score_rows):
+        runner.score(hidden[:num_rows])
+    for request in (
+        Request("scored", [0, 0], SamplingParams(max_tokens=0, num_prompt_logprobs=20)),
+        Request("pooled", [0], SamplingParams(max_tokens=0), pooling="mean"),
+        Request("constrained", [0], _SAMPLING[0], constraint=_AllowAll(sizes.vocab_size)),
+    ):
+        batch = Batch((Chunk.of(request, 0, 1),))
+        sampler.sample(runner.run(batch, num_layers=1), batch)
 
 
 def run_largest(runner: ModelRunner, sampler: Sampler) -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.sampler import Sampler
+from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduler import Batch, Chunk
+from forebay_runtime.step_result import Sampled, StepResult
 
 LOGITS = torch.tensor([0.1, 0.4, 0.3, 0.15, 0.05]).log()
 
@@ -20,7 +21,8 @@ def requests(number: int, **sampling: object) -> list[Request]:
 
 
 def sample(logits: torch.Tensor, asked: list[Request]) -> list[int]:
-    return Sampler().sample(logits, Batch(tuple(Chunk.of(request, 0, 1) for request in asked)))
+    batch = Batch(tuple(Chunk.of(request, 0, 1) for request in asked))
+    return list(Sampler().sample(StepResult(logits), batch).token_ids)
 
 
 def draw(number: int, **sampling: object) -> Counter[int]:
@@ -109,4 +111,4 @@ def test_a_nucleus_wider_than_the_first_candidates_is_drawn_whole() -> None:
 
 
 def test_no_request_to_sample_gives_no_token() -> None:
-    assert Sampler().sample(torch.empty(0, 5), Batch(())) == []
+    assert Sampler().sample(StepResult(torch.empty(0, 5)), Batch(())) == Sampled()
