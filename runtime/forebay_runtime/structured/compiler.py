@@ -55,9 +55,13 @@ class StructureCompiler:
         """
         await self._get_ready()
 
+    @property
+    def trial_process_id(self) -> int | None:
+        """The process that tries structures out, once it was started."""
+        return self._trials.process_id if self._trials is not None else None
+
     def close(self) -> None:
-        """End the process and the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End the process; structures that were compiled go on to work."""
         if self._trials is not None:
             self._trials.close()
             self._trials = None

@@ -10,8 +10,12 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher
 
-from forebay_runtime.structured.explain import explain_stop
-from forebay_runtime.structured.limits import MAX_STEP_CPU_SECONDS
+from forebay_runtime.structured.explain import SLOW, explain_stop
+from forebay_runtime.structured.limits import (
+    MAX_STEP_CPU_SECONDS,
+    MAX_TOKEN_CPU_SECONDS,
+    MAX_WALK_CPU_SECONDS,
+)
 from forebay_runtime.structured.vocabulary import Vocabulary
 
 
@@ -29,6 +33,7 @@ class TokenConstraint:
         self._on_failure = on_failure
         self._mask: bytes | None = None
         self._has_ended = False
+        self._cpu_seconds_left = MAX_WALK_CPU_SECONDS
         self._error: str | None = None
 
     @property
@@ -55,34 +60,43 @@ class TokenConstraint:
         """Take a sampled token; one that is not allowed is an error, and so is all after it."""
         if self._error is not None or self._has_ended:
             return
+        if not _has_bit(self.allowed(), token_id):
+            if self._error is None:
+                self._fail(f"The token {token_id} does not keep to the structure")
+            return
         self._mask = None
-        if token_id in self._ends and (self._matcher.is_stopped() or self._matcher.is_accepting()):
+        self._cpu_seconds_left += MAX_TOKEN_CPU_SECONDS
+        if token_id in self._ends:
             self._has_ended = True
         elif not self._matcher.consume_token(token_id):
-            self._fail(f"The token {token_id} does not fit the structure")
+            self._fail(explain_stop(self._matcher.stop_reason(), self._matcher.get_error()))
 
     def _compute(self) -> bytes:
-        if self._error is not None:
-            return bytes(self._num_bytes)
         if self._has_ended or self._matcher.is_stopped():
             return self._end_mask
         started = time.thread_time()
         mask = self._matcher.compute_bitmask()[: self._num_bytes]
+        spent = time.thread_time() - started
+        self._cpu_seconds_left -= spent
         if self._matcher.is_error():
-            return self._fail(explain_stop(self._matcher.stop_reason()))
-        if time.thread_time() - started > MAX_STEP_CPU_SECONDS:
-            return self._fail(explain_stop("SlowStep"))
+            return self._fail(explain_stop(self._matcher.stop_reason(), self._matcher.get_error()))
+        if spent > MAX_STEP_CPU_SECONDS or self._cpu_seconds_left < 0:
+            return self._fail(SLOW)
         mask = mask.ljust(self._num_bytes, b"\0")
-        if not self._matcher.is_accepting():
-            mask = _without(mask, self._ends)
-        if not any(mask):
-            return self._fail(explain_stop("NoExtension"))
-        return mask
+        if self._matcher.is_accepting():
+            return mask
+        mask = _without(mask, self._ends)  # a grammar may name them, but an end is an end
+        return mask if any(mask) else self._fail(explain_stop("NoExtension"))
 
     def _fail(self, sentence: str) -> bytes:
         self._error = sentence
         self._on_failure()
-        return bytes(self._num_bytes)
+        self._mask = bytes(self._num_bytes)
+        return self._mask
+
+
+def _has_bit(mask: bytes, token_id: int) -> bool:
+    return 0 <= token_id < len(mask) * 8 and bool(mask[token_id // 8] >> token_id % 8 & 1)
 
 
 def _mask_of(token_ids: frozenset[int], num_bytes: int) -> bytes:
@@ -93,7 +107,7 @@ def _mask_of(token_ids: frozenset[int], num_bytes: int) -> bytes:
 
 
 def _without(mask: bytes, token_ids: frozenset[int]) -> bytes:
-    if not any(mask[id_ // 8] >> id_ % 8 & 1 for id_ in token_ids):
+    if not any(_has_bit(mask, id_) for id_ in token_ids):
         return mask
     kept = bytearray(mask)
     for token_id in token_ids:

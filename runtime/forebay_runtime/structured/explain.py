@@ -10,7 +10,10 @@ _MAX_CHARS = 300
 _PLACE = re.compile(r"^(at )?(\d+)\(\d+\): ")
 _EXCERPT = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
 _WRAPPING = re.compile(
-    r"^(failed to compile JSON schema: |invalid regex \".*?\" \(in regex\): )", re.DOTALL
+    "^(failed to compile JSON schema: "
+    '|failed to parse "%json": '
+    r'|invalid regex ".*?" \(in regex\): )',
+    re.DOTALL,
 )
 _SPACES = re.compile(r"\s+")
 
@@ -26,8 +29,12 @@ def explain(kind: Kind, message: str) -> str:
     return f"The {TITLES[kind]} cannot be used: {reason[:_MAX_CHARS]}"
 
 
-def explain_stop(reason: str) -> str:
-    """Why a structure went wrong on the way, by the library's reason for stopping."""
-    if reason in ("NoExtensionBias", "NoExtension"):
+def explain_stop(reason: str, message: str = "") -> str:
+    """Why there is no way on, by the library's reason for stopping and its message."""
+    if reason in ("NoExtension", "NoExtensionBias"):
         return "The structure allows no further token, and no end"
-    return f"The structure is too complex to go on with ({reason})"
+    detail = message.partition("\n")[0] or reason
+    return f"The structure is too complex to go on with ({detail[:_MAX_CHARS]})"
+
+
+SLOW = "The structure is too complex: to find what may follow takes too long"

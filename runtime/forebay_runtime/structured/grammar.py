@@ -12,14 +12,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from llguidance import regex_to_lark
-from llguidance.gbnf_to_lark import any_to_lark
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
+from forebay_runtime.structured.endless import has_finite_value
 from forebay_runtime.structured.spec import TITLES, Kind, StructureError
 
 WHITESPACE = r"(\x20|\x0A[\x20\x09]{0,32})"
 """Between JSON's parts: a space, or a line break and indentation. It is enough for compact and for
 indented JSON, and a model that likes blanks cannot go on with them for ever."""
 
+_ASCII_CLASSES = "d"
+"""`\\d` is 0 to 9: what every other engine for regular expressions accepts too. `\\w` and `\\s` are
+Unicode's."""
+
+_GBNF = re.compile(r"^[ \t]*[\w-]+\s*::=", re.MULTILINE)
 _HEAD = '%llguidance {"no_forcing": true}\n'
 _LITERAL = re.compile(r'%literal\s*("(?:[^"\\\n]|\\.)*")')
 
@@ -42,7 +48,7 @@ def build_grammar(kind: Kind, text: str, special_ids: Mapping[str, int]) -> str:
     if kind == "json_schema":
         return f"{_HEAD}start: {_json_rule(_read_schema(text))}\n"
     if kind == "regex":
-        return f"{_HEAD}start: /{regex_to_lark(text, '')}/\n"
+        return f"{_HEAD}start: /{regex_to_lark(text, _ASCII_CLASSES)}/\n"
     if kind == "choice":
         return f"{_HEAD}start: CHOICE\nCHOICE: {' | '.join(map(_quote, json.loads(text)))}\n"
     return _HEAD + _expand_literals(_read_grammar(text), special_ids)
@@ -54,24 +60,33 @@ def _json_rule(schema: dict[str, Any]) -> str:
 
 
 def _read_schema(text: str) -> dict[str, Any]:
+    title = TITLES["json_schema"]
     try:
         schema = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise StructureError(f"The {TITLES['json_schema']} is no JSON: {exc}") from None
-    if schema is True:
-        return {}
-    if not isinstance(schema, dict):
-        raise StructureError(f"The {TITLES['json_schema']} is no JSON object")
+        if schema is True:
+            return {}
+        if schema is False:
+            raise StructureError(f"The {title} cannot be met by any text")
+        if not isinstance(schema, dict):
+            raise StructureError(f"The {title} is no JSON object")
+        if not has_finite_value(schema):
+            raise StructureError(f"The {title} requires itself: no text can meet it")
+    except json.JSONDecodeError as exc:
+        raise StructureError(f"The {title} is no JSON: {exc}") from None
+    except RecursionError:
+        raise StructureError(f"The {title} is nested too deeply") from None
     return schema
 
 
 def _read_grammar(text: str) -> str:
+    if not _GBNF.search(text):
+        return text
     try:
-        return any_to_lark(text)
+        return gbnf_to_lark(text)
     except RecursionError:
         raise StructureError("The grammar is nested too deeply") from None
     except Exception as exc:  # the converter raises plain Exception
-        raise StructureError(f"The grammar is neither Lark nor GBNF: {exc}") from None
+        raise StructureError(f"The grammar cannot be read as GBNF: {exc}") from None
 
 
 def _expand_literals(grammar: str, special_ids: Mapping[str, int]) -> str:
@@ -90,4 +105,4 @@ def _spell_literal(text: str, special_ids: Mapping[str, int]) -> str:
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text)  # the library reads JSON's escapes, and DEL only so

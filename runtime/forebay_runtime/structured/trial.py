@@ -20,7 +20,7 @@ from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
-from forebay_runtime.structured.explain import explain, explain_stop
+from forebay_runtime.structured.explain import SLOW, explain, explain_stop
 from forebay_runtime.structured.grammar import build_grammar
 from forebay_runtime.structured.limits import (
     MAX_CPU_SECONDS,
@@ -57,6 +57,7 @@ def _serve_one(client: socket.socket, vocabulary: Vocabulary, tokenizer: LLToken
     """Answer one structure, in a fork of its own; does not return."""
     status = 1
     try:
+        client.sendall(b"\n")
         _bound_this_process()
         with client.makefile("rb") as reader:
             request = json.load(reader)
@@ -105,11 +106,10 @@ def _walk(kind: Kind, matcher: LLMatcher, chance: random.Random) -> None:
         mask = matcher.compute_bitmask()
         if step == 0 and (matcher.is_error() or not any(mask)):
             raise StructureError(f"The {TITLES[kind]} cannot be met by any text")
-        if matcher.is_error():
-            raise StructureError(explain_stop(matcher.stop_reason()))
         if time.thread_time() - started > MAX_STEP_CPU_SECONDS:
-            raise StructureError(explain_stop("SlowStep"))
-        matcher.consume_token(_draw(mask, chance))
+            raise StructureError(SLOW)
+        if matcher.is_error() or not matcher.consume_token(_draw(mask, chance)):
+            raise StructureError(explain_stop(matcher.stop_reason(), matcher.get_error()))
 
 
 def _draw(mask: bytes, chance: random.Random) -> int:

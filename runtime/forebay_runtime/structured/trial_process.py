@@ -69,9 +69,7 @@ class TrialProcess:
             ours.setblocking(False)
             socket.send_fds(self._door, [b"\0"], [theirs.fileno()])
         answer = await self._ask(ours, json.dumps({"kind": kind, "text": text}).encode())
-        if not answer:
-            if not self.is_alive:
-                raise ConnectionResetError("the trial program ended")
+        if not answer.strip():
             raise StructureError(_too_costly(kind))
         fields = json.loads(answer)
         if "error" in fields:
@@ -79,17 +77,18 @@ class TrialProcess:
         return Verdict(fields["grammar"], fields["memory_bytes"])
 
     async def _ask(self, ours: socket.socket, request: bytes) -> bytes:
-        """What the fork answers; nothing where it was ended before it could."""
+        """What the fork answers: a blank when it begins, and JSON unless it was ended before."""
         reader, writer = await asyncio.open_connection(sock=ours)
         try:
             async with asyncio.timeout(MAX_WALL_SECONDS + _START_SECONDS):
                 writer.write(request)
                 writer.write_eof()
-                return await reader.read()
-        except (TimeoutError, ConnectionError):
-            return b""
+                answer = await reader.read()
         finally:
             writer.close()
+        if not answer:
+            raise ConnectionResetError("the trial program ended")
+        return answer
 
 
 def _too_costly(kind: Kind) -> str:

@@ -57,17 +57,13 @@ def build_library_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
     An id without text and name gets none here either: the library allows it nowhere.
     """
     names = {id_: name.encode() for name, id_ in vocabulary.special_ids.items()}
+    tokens = [names.get(id_, text) for id_, text in enumerate(vocabulary.tokens)]
     ends = sorted(vocabulary.eos_token_ids)
-    special = sorted(names.keys() | vocabulary.eos_token_ids)
-    words = _Words(
-        tokens=[names.get(id_, text) for id_, text in enumerate(vocabulary.tokens)],
-        special_token_ids=special,
-        eos_token_id=ends[0] if ends else len(vocabulary.tokens),
-    )
-    if not ends:  # the library wants one; it lies outside of what the mask is cut to
-        words.tokens.append(b"<end>")
-        words.special_token_ids.append(words.eos_token_id)
-    return LLTokenizer(TokenizerWrapper(words), eos_token=ends or [words.eos_token_id])
+    if not ends:  # the library wants one; this lies behind the bytes that masks are cut to
+        tokens += [b""] * (-len(tokens) % 8) + [b"<end>"]
+        ends = [len(tokens) - 1]
+    words = _Words(tokens, sorted({*names, *ends}), ends[0])
+    return LLTokenizer(TokenizerWrapper(words), eos_token=ends)
 
 
 @dataclass
