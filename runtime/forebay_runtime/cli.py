@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from forebay_runtime.config import StartError
-from forebay_runtime.serve_flags import add_flags, to_engine_config, to_options
+from forebay_runtime.serve_flags import add_flags
+from forebay_runtime.serve_settings import to_engine_config, to_options
 
 _BUDGET_COMMANDS = {
     "budget": "show how a model's memory splits, and on what it would fit",

@@ -1,14 +1,12 @@
 """The flags of `forebay serve`: by vLLM's names where vLLM has them, each explained.
 
-`add_flags` declares them, `to_engine_config` and `to_options` turn what was given into the two
-values that the engine and the server are started with. Imports nothing slow.
+Declared here; `serve_settings` turns what was given into what engine and server are started with.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,13 +16,10 @@ from forebay_runtime.config import (
     DTYPES,
     SCHEDULING_POLICIES,
     EngineConfig,
-    StartError,
 )
-from forebay_runtime.parsing.choice import choose_reasoning_parser, choose_tool_parser
-from forebay_runtime.server.options import DEFAULT_TERMINATION_LOG, ServeOptions
+from forebay_runtime.serve_settings import CPU_BATCH_TOKENS
+from forebay_runtime.server.options import ServeOptions
 
-_CPU_BATCH_TOKENS = 512
-"""On a CPU a step of more takes seconds, in which every stream stands still."""
 _LONGEST = ("auto", "-1")
 
 
@@ -160,7 +155,7 @@ def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
         type=_number(int, 1),
         metavar="TOKENS",
         help="tokens computed in one step; longer prompts are read in parts, between which running "
-        f"answers go on ({EngineConfig.max_num_batched_tokens}, {_CPU_BATCH_TOKENS} on a CPU)",
+        f"answers go on ({EngineConfig.max_num_batched_tokens}, {CPU_BATCH_TOKENS} on a CPU)",
     )
     group.add_argument(
         "--scheduling-policy",
@@ -289,84 +284,3 @@ def _number(
         return value
 
     return parse
-
-
-def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
-    """The engine's flags.
-
-    Raises: StartError if they contradict each other.
-    """
-    num_batched_tokens = parsed.max_num_batched_tokens
-    if num_batched_tokens is None:
-        num_batched_tokens = max(_default_batch_tokens(parsed.device), parsed.max_num_seqs)
-    return EngineConfig(
-        model_path=Path(parsed.model),
-        device=parsed.device,
-        dtype=parsed.dtype,
-        max_model_len=parsed.max_model_len,
-        max_num_seqs=parsed.max_num_seqs,
-        max_num_batched_tokens=num_batched_tokens,
-        kv_cache_memory_bytes=parsed.kv_cache_memory_bytes,
-        gpu_memory_utilization=parsed.gpu_memory_utilization,
-        tensor_parallel_size=parsed.tensor_parallel_size,
-        quantization=parsed.quantization,
-        kv_cache_dtype=parsed.kv_cache_dtype,
-        block_size=parsed.block_size,
-        scheduling_policy=parsed.scheduling_policy,
-        enable_prefix_caching=parsed.enable_prefix_caching,
-        long_prompt_tokens=parsed.long_prompt_tokens,
-        max_long_prompts=parsed.max_long_prompts,
-        batch_invariant=parsed.batch_invariant,
-    )
-
-
-def _default_batch_tokens(device: str) -> int:
-    """A guess that imports no torch: where no GPU can be opened, the model runs on the CPU."""
-    has_gpu = device == "cuda" or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
-    return EngineConfig.max_num_batched_tokens if has_gpu else _CPU_BATCH_TOKENS
-
-
-def to_options(parsed: argparse.Namespace, started_at: float) -> ServeOptions:
-    """The server's flags; started_at is time.monotonic() of the process's start.
-
-    Raises: StartError if a parser or a template is not there.
-    """
-    _check_answer_flags(parsed)
-    termination_log = os.environ.get("FOREBAY_TERMINATION_LOG")
-    return ServeOptions(
-        served_model_name=parsed.served_model_name or _name_of(parsed.model),
-        started_at=started_at,
-        host=parsed.host,
-        port=parsed.port,
-        seed=parsed.seed,
-        max_num_seqs=parsed.max_num_seqs,
-        max_num_queued_reqs=parsed.max_num_queued_reqs,
-        max_num_queued_tokens=parsed.max_num_queued_tokens,
-        max_request_seconds=parsed.max_request_seconds,
-        stream_interval=parsed.stream_interval,
-        max_logprobs=parsed.max_logprobs,
-        chat_template=parsed.chat_template,
-        tool_call_parser=parsed.tool_call_parser,
-        reasoning_parser=parsed.reasoning_parser,
-        shutdown_timeout=parsed.shutdown_timeout,
-        lame_duck_seconds=parsed.lame_duck_seconds,
-        termination_log=Path(termination_log) if termination_log else DEFAULT_TERMINATION_LOG,
-    )
-
-
-def _check_answer_flags(parsed: argparse.Namespace) -> None:
-    try:
-        choose_tool_parser(None, parsed.tool_call_parser)
-        choose_reasoning_parser(None, parsed.reasoning_parser)
-    except ValueError as exc:
-        raise StartError(str(exc)) from exc
-    if parsed.chat_template is not None and not parsed.chat_template.is_file():
-        raise StartError(f"--chat-template {parsed.chat_template} is not a file")
-
-
-def _name_of(model: str) -> str:
-    if model.startswith("hf://"):
-        return model.removeprefix("hf://").partition("@")[0]
-    path = Path(model).resolve()
-    name = path.stem if path.suffix.lower() == ".gguf" else path.name
-    return name.encode(errors="replace").decode()  # a file's name need not be UTF-8

@@ -12,6 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 OURS = {"forebay_operator", "forebay_budget", "forebay_runtime", "forebay_kernels"}
 ROOTS = {"operator": ("operator",), "runtime": ("runtime", "kernels")}
 """The source roots whose imports an extra has to cover."""
+IMPORTED_AS = {"nvidia_ml_py": "pynvml"}
 
 
 def find_imports(root: str) -> set[str]:
@@ -29,7 +30,8 @@ def read_extra(extra: str) -> set[str]:
     """Return the names that an extra asks for, as they are imported."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     asked = project["optional-dependencies"][extra]
-    return {re.split(r"[<>=;\[ ]", one)[0].replace("-", "_") for one in asked}
+    names = {re.split(r"[<>=;\[ ]", one)[0].replace("-", "_") for one in asked}
+    return {IMPORTED_AS.get(name, name) for name in names}
 
 
 @pytest.mark.parametrize("extra", sorted(ROOTS))

@@ -10,7 +10,8 @@ import pytest
 
 from forebay_runtime.cli import main
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.serve_flags import add_flags, to_engine_config, to_options
+from forebay_runtime.serve_flags import add_flags
+from forebay_runtime.serve_settings import to_engine_config, to_options
 from forebay_runtime.server.options import ServeOptions
 from smollm2 import smollm2_path
 
