@@ -9,10 +9,7 @@ from decimal import Decimal
 from forebay_budget import terms
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig
-from forebay_budget.terms import Terms
-
-BLOCK_TOKENS = 16
-"""The engine's KV blocks; a request takes whole ones."""
+from forebay_budget.terms import BLOCK_TOKENS, Terms, held_tokens
 
 DEFAULT_UTILIZATION = Decimal("0.95")
 DEFAULT_NUM_SEQS = {"GPU": 256, "CPU": 8}
@@ -102,7 +99,7 @@ class Case:
         cap = self.cap_bytes(tp)
         num_seqs = self._num_seqs(tp, max_model_len)
         mean = self.mean_tokens(max_model_len)
-        need = max(whole_blocks(max_model_len), num_seqs * whole_blocks(mean))
+        need = max(self.held_tokens(max_model_len), num_seqs * self.held_tokens(mean))
         least = self._terms(tp, num_seqs, need * self.kv_token_bytes(tp))
         parts = least
         if cap is not None:
@@ -121,12 +118,17 @@ class Case:
     def longest(self, tp: int) -> int:
         """The longest max_model_len that fits at tp, with all else as asked; 0 where none does."""
         tokens = self._most_kv_tokens(tp)
-        length = min(tokens, self.config.max_position_embeddings)
+        context = self.config.max_position_embeddings
+        # Under a window, what holds one long request may hold the longest.
+        length = context if self.held_tokens(context) <= tokens else min(tokens, context)
         num_seqs, mean = self.demand.max_num_seqs, self.demand.mean_tokens
         if num_seqs is not None and mean is None:
-            length = min(length, 4 * (tokens // num_seqs // BLOCK_TOKENS * BLOCK_TOKENS))
-        if num_seqs is not None and mean is not None and num_seqs * whole_blocks(mean) > tokens:
-            return 0
+            each = tokens // num_seqs // BLOCK_TOKENS * BLOCK_TOKENS
+            is_enough = self.held_tokens(self.mean_tokens(length)) <= each
+            length = length if is_enough else min(length, 4 * each)
+        if num_seqs is not None and mean is not None:
+            if num_seqs * self.held_tokens(mean) > tokens:
+                return 0
         rounded = length - length % LENGTH_STEP_TOKENS
         if rounded >= max(mean or 0, LENGTH_STEP_TOKENS):
             return rounded
@@ -135,9 +137,9 @@ class Case:
     def most_seqs(self, tp: int, max_model_len: int) -> int:
         """The largest max_num_seqs up to the asked one that fits at tp; 0 where none does."""
         tokens = self._most_kv_tokens(tp)
-        if whole_blocks(max_model_len) > tokens:
+        if self.held_tokens(max_model_len) > tokens:
             return 0
-        return tokens // whole_blocks(self.mean_tokens(max_model_len))
+        return tokens // self.held_tokens(self.mean_tokens(max_model_len))
 
     def _most_kv_tokens(self, tp: int) -> int:
         """Whole blocks that fit beside all else, with as many requests as asked or one."""
@@ -154,13 +156,18 @@ class Case:
         if self.demand.device == "GPU":
             return room
         # What no set of requests can fill would only be zeroed, and cost others their memory.
-        most = num_seqs * whole_blocks(max_model_len)
+        most = num_seqs * self.held_tokens(max_model_len)
         tokens = min(most, room // self._cached_token_bytes(tp, num_seqs))
         return tokens // BLOCK_TOKENS * BLOCK_TOKENS * self.kv_token_bytes(tp)
 
     def mean_tokens(self, max_model_len: int) -> int:
         """The mean length of a request: as asked, else a quarter of the longest."""
         return self.demand.mean_tokens or -(-max_model_len // 4)
+
+    def held_tokens(self, num_tokens: int) -> int:
+        """Tokens of cache that a request of so many takes at most."""
+        step_tokens = self._batched_tokens(self.demand.max_num_seqs or 1)
+        return held_tokens(self.config, num_tokens, step_tokens)
 
     def kv_token_bytes(self, tp: int) -> int:
         return terms.kv_token_bytes(self.config, tp, self.kv_cache_dtype)
@@ -217,18 +224,13 @@ class Case:
             return most
         room = cap - self._weights_bytes(tp) - self._overhead_bytes(tp)
         token = self._cached_token_bytes(tp, 1)
-        mean = whole_blocks(self.mean_tokens(max_model_len)) * token
-        full = whole_blocks(max_model_len) * token
+        mean = self.held_tokens(self.mean_tokens(max_model_len)) * token
+        full = self.held_tokens(max_model_len) * token
         logits = terms.sampler_bytes_per_seq(self.config)
         batch = terms.batch_bytes(self.config, tp, self.dtype, self._batched_tokens(1))
         # Activations are the larger of batch and logits, so both bounds hold at once.
         bounds = ((room - batch) // mean, room // (mean + logits), (room - full) // logits)
         return max(1, min(most, *bounds))
-
-
-def whole_blocks(num_tokens: int) -> int:
-    """Tokens of the blocks that so many tokens take."""
-    return -(-num_tokens // BLOCK_TOKENS) * BLOCK_TOKENS
 
 
 def choose_split(case: Case) -> Split | None:

@@ -81,6 +81,11 @@ def windowed_where(
     return tuple(window if flag else None for flag in flags)
 
 
+def nowhere(number: int) -> bool:
+    """The rule for windows that are not in use."""
+    return False
+
+
 def windowed_everywhere(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
     """The window in every layer, where one is stated."""
     return windowed_where(settings, num_layers, lambda number: True)

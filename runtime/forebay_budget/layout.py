@@ -163,21 +163,18 @@ def _matrices(blueprint: Blueprint, layer: Layer) -> dict[str, tuple[int, int]]:
     sizes = blueprint.sizes
     hidden, inner = sizes.hidden_size, sizes.intermediate_size
     queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
-    matrices = {"self_attn.o_proj": (hidden, queries)}
     if blueprint.family.is_fused:
-        matrices["self_attn.qkv_proj"] = (queries + 2 * keys, hidden)
+        matrices = {"self_attn.qkv_proj": (queries + 2 * keys, hidden)}
+        gates = {"mlp.gate_up_proj": (2 * inner, hidden)}
     else:
-        matrices |= {
+        matrices = {
             "self_attn.q_proj": (queries, hidden),
             "self_attn.k_proj": (keys, hidden),
             "self_attn.v_proj": (keys, hidden),
         }
-    if layer.has_experts:
-        return matrices
-    matrices["mlp.down_proj"] = (hidden, inner)
-    if blueprint.family.is_fused:
-        return matrices | {"mlp.gate_up_proj": (2 * inner, hidden)}
-    return matrices | {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden)}
+        gates = {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden)}
+    matrices["self_attn.o_proj"] = (hidden, queries)
+    return matrices if layer.has_experts else matrices | gates | {"mlp.down_proj": (hidden, inner)}
 
 
 def _mixture(blueprint: Blueprint, prefix: str) -> Iterator[_Expected]:

@@ -1,13 +1,14 @@
 """How `forebay budget` shows an answer: as a table for people, as a document for programs."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from forebay_budget.case import whole_blocks
 from forebay_budget.demand import Demand
 from forebay_budget.fit import Fit, Misfit, Nearest
-from forebay_budget.inspection import Inspection
+from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.quantity import format_bytes
+from forebay_budget.terms import held_tokens
 
 _COMFORTABLE_PERCENT = 70
 
@@ -32,6 +33,7 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
             "nearest": [_to_keys(option) for option in answer.nearest],
             "explanation": answer.message,
         }
+    notes = list(_notes(answer))
     return {
         "fits": True,
         **answer.to_plan(),
@@ -39,6 +41,7 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
         "kvCacheBytes": answer.terms.kv_cache_bytes,
         "activationBytes": answer.terms.activation_bytes,
         "overheadBytes": answer.terms.overhead_bytes,
+        **({"notes": notes} if notes else {}),
     }
 
 
@@ -56,16 +59,44 @@ def to_text(inspection: Inspection, demand: Demand, answer: Fit | Misfit) -> str
     if isinstance(answer, Misfit):
         blocks.append(f"Does not fit. {answer.message}")
     else:
-        blocks += [_plan(answer, demand), _split(answer, demand), _concurrency(answer)]
+        blocks += [
+            _plan(answer, demand),
+            _split(answer, demand),
+            _concurrency(inspection.config, answer),
+            *_notes(answer),
+        ]
     return "\n\n".join(blocks) + "\n"
 
 
 def _model_line(inspection: Inspection) -> str:
     stored = inspection.quantization or inspection.config.dtype
-    return (
+    line = (
         f"{inspection.config.architecture}, {_millions(inspection.num_parameters)} parameters, "
         f"{format_bytes(inspection.weights_bytes)} on disk ({stored}, {inspection.format})"
     )
+    return "; ".join((line, *_peculiarities(inspection.config)))
+
+
+def _peculiarities(config: ModelConfig) -> Iterator[str]:
+    """What makes a model's memory unlike most."""
+    if config.num_experts:
+        yield f"{config.num_experts_per_token} of {config.num_experts} experts a token"
+    if config.window is not None:
+        yield f"a window of {config.window} tokens, which bounds what a request keeps"
+
+
+def _notes(fit: Fit) -> Iterator[str]:
+    """Where a plan asks for what `forebay serve` does not do yet."""
+    if fit.kv_cache_dtype != fit.dtype:
+        yield (
+            f"Note: this version of forebay serve keeps the KV cache in the weights' number format "
+            f"({fit.dtype}) and refuses --kv-cache-dtype {fit.kv_cache_dtype}."
+        )
+    if fit.quantization != "None":
+        yield (
+            f"Note: this version of forebay serve refuses --quantization {fit.quantization}; it "
+            "runs weights in the number format above."
+        )
 
 
 def _millions(count: int) -> str:
@@ -110,15 +141,18 @@ def _split(fit: Fit, demand: Demand) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _concurrency(fit: Fit) -> str:
+def _concurrency(config: ModelConfig, fit: Fit) -> str:
     comfortable = fit.kv_cache_tokens * _COMFORTABLE_PERCENT // 100
     longest, mean = fit.max_model_len, fit.mean_tokens
+    held_by_longest, held_by_mean = (
+        held_tokens(config, tokens, fit.max_num_batched_tokens) for tokens in (longest, mean)
+    )
     rows = [
-        (f"of {longest} tokens, the longest", fit.kv_cache_tokens // whole_blocks(longest)),
-        (f"of {mean} tokens, the mean", fit.kv_cache_tokens // whole_blocks(mean)),
+        (f"of {longest} tokens, the longest", fit.kv_cache_tokens // held_by_longest),
+        (f"of {mean} tokens, the mean", fit.kv_cache_tokens // held_by_mean),
         (
             f"of {mean} tokens at {_COMFORTABLE_PERCENT} % of the cache",
-            comfortable // whole_blocks(mean),
+            comfortable // held_by_mean,
         ),
     ]
     lines = [f"requests that {fit.kv_cache_tokens} tokens of KV cache hold at once"]

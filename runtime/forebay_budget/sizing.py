@@ -5,13 +5,13 @@ The operator plans by it and `forebay budget` shows it. Pure: the same question,
 
 from collections.abc import Mapping
 
-from forebay_budget.case import BLOCK_TOKENS, Case, Split, choose_split, whole_blocks
+from forebay_budget.case import Case, Split, choose_split
 from forebay_budget.demand import SPEC_FIELDS, Demand, Device, find_fault
 from forebay_budget.fit import Fit, Misfit, Nearest
 from forebay_budget.inspection import Inspection
 from forebay_budget.nearest import explain_misfit
 from forebay_budget.quantity import format_bytes
-from forebay_budget.terms import MIB, Terms
+from forebay_budget.terms import BLOCK_TOKENS, MIB, Terms
 
 __all__ = ["Demand", "Device", "Fit", "Misfit", "Nearest", "Terms", "size"]
 
@@ -77,8 +77,8 @@ def _explain(case: Case, split: Split, kv_cache_tokens: int) -> str:
         f"{format_bytes(parts.activation_bytes)} activations and "
         f"{format_bytes(parts.overhead_bytes)} overhead"
         f"{' on each' if split.tp > 1 else ''}; the cache holds {kv_cache_tokens} tokens, "
-        f"{_times(kv_cache_tokens, split.max_model_len)} of {split.max_model_len} or "
-        f"{_times(kv_cache_tokens, split.mean_tokens)} of {split.mean_tokens}."
+        f"{_times(case, kv_cache_tokens, split.max_model_len)} of {split.max_model_len} or "
+        f"{_times(case, kv_cache_tokens, split.mean_tokens)} of {split.mean_tokens}."
     )
 
 
@@ -92,6 +92,6 @@ def _choice(case: Case, split: Split) -> str:
     return f"{gpus} of {size} ({why})"
 
 
-def _times(kv_cache_tokens: int, request_tokens: int) -> str:
-    count = kv_cache_tokens // whole_blocks(request_tokens)
+def _times(case: Case, kv_cache_tokens: int, request_tokens: int) -> str:
+    count = kv_cache_tokens // case.held_tokens(request_tokens)
     return "one request" if count == 1 else f"{count} requests"

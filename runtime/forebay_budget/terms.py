@@ -1,7 +1,9 @@
 """The memory arithmetic: what one GPU (or the CPU pod) needs for each term, in whole bytes.
 
 Letters, as on the design page: L layers, h hidden, H heads, K KV heads, D head_dim, I intermediate,
-V vocabulary, tp ranks, G elements a quantisation group. Every sum is rounded up.
+V vocabulary, tp ranks, G elements a quantisation group. Every sum is rounded up. A layer without a
+window beside others that have one makes every layer keep all tokens, so windows count only where
+each layer has one.
 """
 
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ SCALE_BYTES = 2
 """A float16 scale a group of weights."""
 KV_SCALE_BYTES = 4
 """A float32 scale for each head of each token, for int8 alone: fp8 has one a layer."""
+
+BLOCK_TOKENS = 16
+"""The engine's KV blocks; a request takes whole ones."""
 
 CUDA_CONTEXT_BYTES = GIB // 2
 GRAPHS_BYTES = GIB // 2
@@ -97,10 +102,41 @@ def activation_bytes(
 
 def batch_bytes(config: ModelConfig, tp: int, dtype: str, max_num_batched_tokens: int) -> int:
     """Bytes of a layer's intermediates for one step's tokens."""
-    inner = 3 * _ceil(config.intermediate_size, tp)
     heads = _ceil(config.num_heads, tp) + 2 * _kv_heads(config, tp)
-    width = inner + heads * config.head_dim + 3 * config.hidden_size
+    width = _inner_width(config, tp) + heads * config.head_dim + 3 * config.hidden_size
     return max_num_batched_tokens * width * DTYPE_BYTES[dtype]
+
+
+def _inner_width(config: ModelConfig, tp: int) -> int:
+    """Numbers a token takes within an MLP: gate, up and their product.
+
+    A mixture adds what its experts take in and give out; experts take turns, and at worst all
+    tokens choose the same.
+    """
+    sizes = (
+        config.intermediate_size,
+        config.expert_intermediate_size,
+        config.shared_intermediate_size,
+    )
+    inner = 3 * _ceil(max(sizes), tp)
+    return inner + 3 * config.hidden_size if config.num_experts else inner
+
+
+def held_tokens(config: ModelConfig, num_tokens: int, num_step_tokens: int) -> int:
+    """Tokens of cache that a request of num_tokens takes at most, in whole blocks.
+
+    Where every layer has a window, what lies behind it is let go: it holds the window, what one
+    step adds to it, and the block that the window begins in.
+    """
+    held = whole_blocks(num_tokens)
+    if config.window is None:
+        return held
+    return min(held, whole_blocks(config.window - 1 + num_step_tokens) + BLOCK_TOKENS)
+
+
+def whole_blocks(num_tokens: int) -> int:
+    """Tokens of the blocks that so many tokens take."""
+    return _ceil(num_tokens, BLOCK_TOKENS) * BLOCK_TOKENS
 
 
 def sampler_bytes_per_seq(config: ModelConfig) -> int:
@@ -124,7 +160,8 @@ def cpu_overhead_bytes(inspection: Inspection, working_bytes: int = 0) -> int:
     heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
     # A tied embedding is read into its place and stays as it is.
     vocabulary = 0 if config.tie_word_embeddings else config.vocab_size
-    rows = max(vocabulary, 2 * config.intermediate_size, heads)
+    inner = max(config.intermediate_size, config.expert_intermediate_size)
+    rows = max(vocabulary, 2 * inner, heads)
     loading = rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
     return CPU_PROCESS_BYTES + max(0, loading - working_bytes)
 
@@ -146,12 +183,19 @@ def admissible_tensor_parallel_sizes(config: ModelConfig, quantization: str) -> 
 
 
 def _divides(config: ModelConfig, tp: int, quantization: str) -> bool:
-    if config.num_heads % tp or config.intermediate_size % tp:
+    inner_sizes = (
+        config.intermediate_size,
+        config.expert_intermediate_size,
+        config.shared_intermediate_size,
+    )
+    if config.num_heads % tp or any(size % tp for size in inner_sizes):
         return False
     if config.num_kv_heads % tp and tp % config.num_kv_heads:
         return False
     is_quantized = quantization in QUANTIZED_BITS
-    return tp == 1 or not is_quantized or config.intermediate_size // tp % GROUP_ELEMENTS == 0
+    return (
+        tp == 1 or not is_quantized or not any(size // tp % GROUP_ELEMENTS for size in inner_sizes)
+    )
 
 
 def _kv_heads(config: ModelConfig, tp: int) -> int:

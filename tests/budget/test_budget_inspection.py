@@ -1,6 +1,7 @@
 """The inspection's JSON: what travels in a pod's termination message."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,26 @@ def test_what_was_written_reads_back_equal() -> None:
     )
 
     assert Inspection.from_json(inspection.to_json()) == inspection
+
+
+def test_experts_and_windows_read_back_too() -> None:
+    config = replace(CONFIG, window=4096, num_experts=8, num_experts_per_token=2)
+    inspection = Inspection(replace(config, expert_intermediate_size=32), (), "gguf", "x")
+
+    assert Inspection.from_json(inspection.to_json()) == inspection
+
+
+def test_what_was_written_before_there_were_experts_and_windows_is_still_read() -> None:
+    text = (
+        '{"config":{"architecture":"LlamaForCausalLM","num_layers":2,"hidden_size":64,'
+        '"num_heads":4,"num_kv_heads":2,"head_dim":16,"intermediate_size":96,"vocab_size":100,'
+        '"max_position_embeddings":512,"tie_word_embeddings":false,"dtype":"bfloat16"},'
+        '"weights":[["sharded","BF16",10,20]],"format":"safetensors","revision":"0123","quantization":null}'
+    )
+    inspection = Inspection.from_json(text)
+
+    assert inspection.config == CONFIG
+    assert inspection.to_json() == text
 
 
 @given(groups)

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay_budget.checkpoint import inspect_model
+from forebay_budget.families import FAMILIES
 from forebay_budget.inspection import ModelError
-from forebay_budget.model_config import read_hf_config
+from forebay_budget.model_config import read_gguf_config, read_hf_config
+from forebay_budget.rope import LinearScaling
 from model_files import TINY_LLAMA, gguf_bytes, tiny_gguf, write_hf_model
 
+KEYS = sorted({key for family in FAMILIES.values() for key in family.defaults})
 QWEN2 = TINY_LLAMA | {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 512}
 
 
@@ -23,52 +26,86 @@ QWEN2 = TINY_LLAMA | {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 5
             {"architectures": ["GPT2LMHeadModel"]},
             "UnsupportedArchitecture",
             "'GPT2LMHeadModel' is not supported; supported are LlamaForCausalLM, "
-            "MistralForCausalLM, Qwen2ForCausalLM",
+            "MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, Qwen2MoeForCausalLM, "
+            "Qwen3ForCausalLM, Qwen3MoeForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, "
+            r"Phi3ForCausalLM\.",
             id="an unknown architecture, by name, with the known ones",
         ),
         pytest.param({"architectures": []}, "BadConfig", "no architecture", id="no architecture"),
         pytest.param(
             {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-            "UnsupportedRopeScaling",
-            "llama3",
-            id="rope scaling",
+            "BadConfig",
+            "low_freq_factor is None",
+            id="rope scaling without its numbers",
         ),
         pytest.param(
-            {"rope_scaling": {"type": "linear", "factor": 2.0}},
+            {"rope_scaling": {"type": "proportional", "factor": 2.0}},
             "UnsupportedRopeScaling",
-            "linear",
-            id="rope scaling by its old name",
+            r"\(proportional\).*it supports .*linear, llama3, yarn",
+            id="rope scaling by its old name, of an unknown kind, with the known ones",
         ),
         pytest.param(
-            {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6}},
+            {"rope_parameters": {"rope_type": "linear", "factor": float("inf")}},
+            "BadConfig",
+            "factor is inf",
+            id="an infinite factor",
+        ),
+        pytest.param(
+            {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}},
+            "UnsupportedConfig",
+            "mscale",
+            id="another yarn",
+        ),
+        pytest.param(
+            {"rope_theta": float("inf")}, "BadConfig", "rope_theta is inf", id="infinite theta"
+        ),
+        pytest.param(
+            {"rope_theta": float("nan")}, "BadConfig", "rope_theta is nan", id="theta no number"
+        ),
+        pytest.param(
+            {"rope_parameters": {"rope_theta": float("inf")}},
+            "BadConfig",
+            "rope_theta is inf",
+            id="infinite theta by its new name",
+        ),
+        pytest.param(
+            {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
             "UnsupportedRopeScaling",
-            "yarn",
-            id="rope scaling by its new name",
+            "several rotary embeddings",
+            id="several rotary embeddings",
         ),
         pytest.param(
             {"partial_rotary_factor": 0.5}, "UnsupportedConfig", "0.5", id="partial rotation"
         ),
         pytest.param(
-            {"architectures": ["MistralForCausalLM"], "sliding_window": 4096},
-            "UnsupportedSlidingWindow",
-            "4096",
-            id="Mistral with a window",
+            {"architectures": ["Qwen3ForCausalLM"], "layer_types": ["full_attention", "linear"]},
+            "UnsupportedConfig",
+            "of the type linear",
+            id="a type of layer that is not known",
         ),
         pytest.param(
-            {"architectures": ["MistralForCausalLM"]},
-            "UnsupportedSlidingWindow",
-            "4096",
-            id="Mistral that names none, which means 4096",
+            {"architectures": ["Gemma2ForCausalLM"], "layer_types": ["full_attention"]},
+            "BadConfig",
+            "do not name its 2 layers",
+            id="too few types of layers",
         ),
         pytest.param(
-            {
-                "architectures": ["Qwen2ForCausalLM"],
-                "sliding_window": 512,
-                "use_sliding_window": True,
-            },
-            "UnsupportedSlidingWindow",
-            "512",
-            id="Qwen2 with its window in use",
+            {"architectures": ["Gemma3ForCausalLM"], "use_bidirectional_attention": True},
+            "UnsupportedConfig",
+            "use_bidirectional_attention",
+            id="attention to what follows",
+        ),
+        pytest.param(
+            {"architectures": ["MixtralForCausalLM"], "num_experts_per_tok": 9},
+            "BadConfig",
+            "9 of its 8 experts",
+            id="more experts a token than there are",
+        ),
+        pytest.param(
+            {"architectures": ["Qwen2MoeForCausalLM"], "mlp_only_layers": "all"},
+            "BadConfig",
+            "mlp_only_layers",
+            id="dense layers in words",
         ),
         pytest.param(
             {"layer_types": ["full_attention", "sliding_attention"]},
@@ -81,6 +118,9 @@ QWEN2 = TINY_LLAMA | {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 5
             "UnsupportedQuantization",
             "awq",
             id="a quantised checkpoint",
+        ),
+        pytest.param(
+            {"rms_norm_eps": "small"}, "BadConfig", "rms_norm_eps is small", id="a word for eps"
         ),
         pytest.param({"hidden_act": "gelu"}, "UnsupportedConfig", "gelu", id="an activation"),
         pytest.param({"hidden_size": None}, "BadConfig", "no hidden_size", id="no hidden size"),
@@ -109,6 +149,7 @@ def test_a_config_that_the_engine_would_run_wrongly_is_refused(
     "change",
     [
         pytest.param({"rope_scaling": None}, id="rope scaling null"),
+        pytest.param({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, id="dynamic rope"),
         pytest.param(
             {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, id="default"
         ),
@@ -129,12 +170,17 @@ json_values = st.recursive(
 
 
 @given(
-    st.sampled_from([*QWEN2, "rope_scaling", "rope_parameters", "layer_types", "hidden_act"]),
+    st.sampled_from(sorted(FAMILIES)),
+    st.sampled_from(
+        [*QWEN2, *KEYS, "rope_scaling", "rope_parameters", "layer_types", "hidden_act"]
+    ),
     json_values,
 )
-def test_no_value_in_a_config_escapes_as_another_error(key: str, value: Any) -> None:
+def test_no_value_in_a_config_escapes_as_another_error(
+    architecture: str, key: str, value: Any
+) -> None:
     try:
-        read_hf_config(QWEN2 | {key: value}, "BF16")
+        read_hf_config(QWEN2 | {"architectures": [architecture], key: value}, "BF16")
     except ModelError as error:
         assert error.message.count("\n") == 0
 
@@ -143,17 +189,25 @@ def test_no_value_in_a_config_escapes_as_another_error(key: str, value: Any) -> 
     ("change", "reason", "complaint"),
     [
         pytest.param(
-            {"general.architecture": "gemma3"}, "UnsupportedArchitecture", "gemma3", id="family"
+            {"general.architecture": "mamba"},
+            "UnsupportedArchitecture",
+            "'mamba' is not supported; supported are llama, mistral, qwen2, qwen2moe, qwen3, "
+            r"qwen3moe, gemma2, gemma3, phi3\.",
+            id="family",
         ),
         pytest.param({"general.architecture": 7}, "BadConfig", "architecture", id="no family"),
         pytest.param(
-            {"llama.expert_count": 8}, "UnsupportedArchitecture", "8 experts", id="experts"
+            {"llama.expert_count": 8, "llama.expert_used_count": 2},
+            "IncompleteModel",
+            "ffn_gate_inp.weight",
+            id="experts that are not there",
+        ),
+        pytest.param({"llama.rope.freq_base": float("inf")}, "BadConfig", "is inf", id="theta"),
+        pytest.param(
+            {"llama.rope.scaling.type": "yarn"}, "BadConfig", "factor is None", id="no factor"
         ),
         pytest.param(
-            {"llama.rope.scaling.type": "yarn"}, "UnsupportedRopeScaling", "yarn", id="rope scaling"
-        ),
-        pytest.param(
-            {"llama.rope.scale_linear": 4.0}, "UnsupportedRopeScaling", "linear", id="old scaling"
+            {"llama.rope.scaling.type": "warp"}, "UnsupportedRopeScaling", "warp", id="scaling"
         ),
         pytest.param(
             {"llama.attention.sliding_window": 4096},
@@ -186,10 +240,10 @@ def test_a_gguf_that_the_engine_would_run_wrongly_is_refused(
     ("change", "reason", "complaint"),
     [
         pytest.param(
-            {"rope_freqs.weight": ((8,), "F32")},
-            "UnsupportedRopeScaling",
+            {"rope_freqs.weight": ((7,), "F32")},
+            "BadConfig",
             "rope_freqs",
-            id="scaling hidden in a tensor",
+            id="as many factors as there are no frequencies",
         ),
         pytest.param(
             {"blk.0.ffn_up.weight": ((96, 256), "Q6_K")},
@@ -216,13 +270,89 @@ def test_a_gguf_with_the_wrong_tensors_is_refused(
 
 
 def test_a_storage_type_that_the_runtime_does_not_read_is_refused_by_name(tmp_path: Path) -> None:
-    metadata, tensors = tiny_gguf(
-        **{"llama.embedding_length": 256, "llama.rope.dimension_count": 64}
-    )
-    tensors["token_embd.weight"] = ((100, 256), "Q6_K")
+    metadata, tensors = tiny_gguf()
+    tensors["token_embd.weight"] = ((100, 64), "Q8_1")
     (tmp_path / "m.gguf").write_bytes(gguf_bytes(metadata, tensors))
 
-    with pytest.raises(ModelError, match="token_embd.weight is stored as Q6_K.*Q4_1") as caught:
+    with pytest.raises(ModelError, match="token_embd.weight is stored as Q8_1.*Q4_1") as caught:
         inspect_model(tmp_path)
 
     assert caught.value.reason == "UnsupportedDtype"
+
+
+@pytest.mark.parametrize(
+    ("change", "window"),
+    [
+        pytest.param({"architectures": ["MistralForCausalLM"]}, 4096, id="Mistral names none"),
+        pytest.param(
+            {"architectures": ["MistralForCausalLM"], "sliding_window": None}, None, id="null"
+        ),
+        pytest.param(
+            {"architectures": ["MistralForCausalLM"], "sliding_window": 12}, 12, id="Mistral"
+        ),
+        pytest.param({"architectures": ["Phi3ForCausalLM"], "sliding_window": 9}, 9, id="Phi-3"),
+        pytest.param({"architectures": ["Gemma2ForCausalLM"]}, None, id="every other layer"),
+        pytest.param(
+            {"architectures": ["Qwen3ForCausalLM"], "sliding_window": 12}, None, id="not in use"
+        ),
+        pytest.param(
+            {
+                "architectures": ["Qwen3ForCausalLM"],
+                "sliding_window": 12,
+                "use_sliding_window": True,
+                "max_window_layers": 0,
+            },
+            12,
+            id="in use in all layers",
+        ),
+    ],
+)
+def test_a_window_bounds_memory_only_where_every_layer_has_it(
+    change: dict[str, Any], window: int | None
+) -> None:
+    assert read_hf_config(TINY_LLAMA | change, "BF16").sizes.window == window
+
+
+def test_gemma3_says_which_layers_see_how_far_and_by_which_rotation() -> None:
+    document = TINY_LLAMA | {
+        "architectures": ["Gemma3ForCausalLM"],
+        "num_hidden_layers": 7,
+        "sliding_window": 512,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    layers = read_hf_config(document, "BF16").layers
+    assert [layer.window for layer in layers] == [512] * 5 + [None, 512]
+    assert {(layer.rope.theta, layer.rope.scaling) for layer in layers} == {
+        (1e4, None),
+        (1e6, LinearScaling(8.0)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_layers", "scalar"),
+    [
+        pytest.param("gemma2", 2, 16, id="gemma2, by its heads"),
+        pytest.param("gemma2", 46, 12, id="gemma2 27B, by h / H"),
+        pytest.param("gemma3", 46, 16, id="gemma3, by its heads"),
+        pytest.param("gemma3", 62, 12, id="gemma3 27B, by h / H"),
+    ],
+)
+def test_a_gguf_of_gemma_is_scaled_as_its_size_asks(
+    kind: str, num_layers: int, scalar: int
+) -> None:
+    metadata = {
+        "general.architecture": kind,
+        f"{kind}.block_count": num_layers,
+        f"{kind}.context_length": 512,
+        f"{kind}.embedding_length": 48,
+        f"{kind}.feed_forward_length": 96,
+        f"{kind}.attention.head_count": 4,
+        f"{kind}.attention.head_count_kv": 2,
+        f"{kind}.attention.key_length": 16,
+        f"{kind}.attention.sliding_window": 8,
+    }
+    blueprint = read_gguf_config(metadata, [], 100, False, "Q4_K")
+    assert blueprint.attention_scale == pytest.approx(scalar**-0.5)
+    assert {layer.window for layer in blueprint.layers} == {8, None}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
 from forebay_budget.sizing import Demand, Fit, Misfit, size
-from forebay_budget.terms import admissible_tensor_parallel_sizes
+from forebay_budget.terms import admissible_tensor_parallel_sizes, held_tokens
 
 MIB = 1024**2
 GIB = 1024**3
@@ -29,8 +29,12 @@ def inspections(draw: st.DrawFn) -> Inspection:
     config = ModelConfig(
         "LlamaForCausalLM", num_layers, hidden, num_heads, num_kv_heads, head_dim, inner, vocab,
         context, is_tied, draw(st.sampled_from(["bfloat16", "float32"])),
+        draw(st.none() | st.sampled_from([1, 64, 4096])),
+        *draw(st.sampled_from([(0, 0, 0, 0), (8, 2, inner, 0), (60, 4, 1408, 5632)])),
     )  # fmt: skip
-    layer = (2 * (num_heads + num_kv_heads) * head_dim + 3 * inner) * hidden
+    experts = config.num_experts * config.expert_intermediate_size
+    inner_sizes = (experts or inner) + config.shared_intermediate_size
+    layer = (2 * (num_heads + num_kv_heads) * head_dim + 3 * inner_sizes) * hidden
     counts = (
         ("sharded", num_layers * layer),
         ("replicated", (2 * num_layers + 1) * hidden),
@@ -118,8 +122,11 @@ def test_a_fits_cache_serves_what_was_asked(case: tuple[Inspection, Demand]) -> 
     answer = size(inspection, demand)
     if isinstance(answer, Misfit):
         return
-    assert answer.kv_cache_tokens >= answer.max_model_len
-    assert answer.kv_cache_tokens >= answer.max_num_seqs * answer.mean_tokens
+    longest, mean = (
+        held_tokens(inspection.config, tokens, answer.max_num_batched_tokens)
+        for tokens in (answer.max_model_len, answer.mean_tokens)
+    )
+    assert answer.kv_cache_tokens >= max(longest, answer.max_num_seqs * mean)
     assert answer.max_model_len == (demand.max_model_len or answer.max_model_len)
     assert answer.max_num_seqs == (demand.max_num_seqs or answer.max_num_seqs)
     assert answer.max_model_len <= inspection.config.max_position_embeddings

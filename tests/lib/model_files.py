@@ -23,7 +23,13 @@ TINY_LLAMA: dict[str, Any] = {
 
 DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4, "F8_E4M3": 1}
 
-GGUF_TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_1": (3, 32, 20), "Q6_K": (14, 256, 210)}
+GGUF_TYPES = {
+    "F32": (0, 1, 4),
+    "F16": (1, 1, 2),
+    "Q4_1": (3, 32, 20),
+    "Q6_K": (14, 256, 210),
+    "Q8_1": (9, 32, 40),
+}
 """Number in the file, elements of a block, bytes of a block."""
 
 

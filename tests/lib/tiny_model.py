@@ -78,6 +78,10 @@ _FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 """The config's class, the model's, and what differs from _ODD_SIZES. A head_dim of 16 is what
 hidden size and heads give, where the config has no other."""
 
+FAMILIES = tuple(_FAMILIES)
+
+TINY_FAMILIES = tuple(_FAMILIES)
+
 
 def build_tiny(family: str = "llama", **sizes: Any) -> PreTrainedModel:
     """A random model of a family; vectors are random too, so that none of them can be left out."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay_budget.families.qwen2_moe import sparse_layers
-from forebay_budget.family import Family, windowed_everywhere
+from forebay_budget.family import Family, nowhere, windowed_everywhere, windowed_where
 from forebay_budget.settings import Settings
 
 
 def _windows(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
     if not settings.switch("use_sliding_window"):
-        return (None,) * num_layers
+        return windowed_where(settings, num_layers, nowhere)
     return windowed_everywhere(settings, num_layers)
 
 

@@ -58,14 +58,12 @@ def load(path: Path, **flags: Any) -> Engine:
             id="architecture",
         ),
         pytest.param(
-            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}},
-            r"scales its rotary embedding \(yarn\)",
+            {"rope_parameters": {"rope_type": "proportional", "factor": 4.0}},
+            r"scales its rotary embedding \(proportional\)",
             id="rope-scaling",
         ),
         pytest.param(
-            {"architectures": ["MistralForCausalLM"], "sliding_window": 4096},
-            "sliding window",
-            id="sliding-window",
+            {"rope_parameters": {"rope_theta": float("inf")}}, "rope_theta is inf", id="theta"
         ),
         pytest.param(
             {"tensors": without("model.layers.1.mlp.up_proj.weight")},
@@ -118,8 +116,8 @@ def test_weights_that_are_no_numbers_are_refused_by_warm_up(
 
 
 def test_an_unreadable_ggml_type_is_refused_by_the_tensors_name(tmp_path: Path) -> None:
-    save_gguf(tmp_path / "tiny.gguf", build_tiny(), gguf.GGMLQuantizationType.Q5_0)
-    with pytest.raises(ModelError, match=r"(token_embd|output)\.weight is stored as Q5_0"):
+    save_gguf(tmp_path / "tiny.gguf", build_tiny(), gguf.GGMLQuantizationType.MXFP4)
+    with pytest.raises(ModelError, match=r"(token_embd|output)\.weight is stored as MXFP4"):
         load(tmp_path)
 
 
@@ -128,7 +126,7 @@ def test_reading_a_tensor_names_what_is_missing_or_wrong(
     kind: str, tiny_folder: Path, tiny_gguf: Path
 ) -> None:
     described = describe_model(tiny_folder if kind == "folder" else tiny_gguf)
-    checkpoint = open_checkpoint(described.path, described.inspection.config)
+    checkpoint = open_checkpoint(described.path, described.blueprint)
     names = {"folder": "model.layers.7.mlp.up_proj", "gguf": r"blk\.7\.ffn_up"}
     with pytest.raises(ModelError, match=names[kind]):
         read_tensor(checkpoint, "model.layers.7.mlp.up_proj.weight", torch.empty(1))
@@ -139,8 +137,8 @@ def test_reading_a_tensor_names_what_is_missing_or_wrong(
 def test_a_description_has_what_sizes_do_not_need(tiny_folder: Path, tiny_gguf: Path) -> None:
     for path in (tiny_folder, tiny_gguf):
         described = describe_model(path)
-        assert described.rope_theta == 10_000
-        assert described.rms_norm_eps == pytest.approx(1e-6)
+        assert described.blueprint.layers[0].rope.theta == 10_000
+        assert described.blueprint.rms_norm_eps == pytest.approx(1e-6)
         assert described.eos_token_ids == {2}
 
 
