@@ -26,7 +26,6 @@ from forebay_runtime.capacity import (
     BlockShape,
     choose_limits,
     choose_num_blocks,
-    choose_step_tokens,
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig, StartError
@@ -43,6 +42,9 @@ from forebay_runtime.shapes import ShapeLog
 from forebay_runtime.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
+
+_MOST_CPU_STEP_SECONDS = 2.0
+"""Everyone who runs waits for a whole step, so where one would take longer it is made smaller."""
 
 _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
@@ -96,22 +98,15 @@ def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> W
         overhead_bytes=max(0, used_bytes - weights_bytes - kv_cache_bytes),
     )
     vram_terms = compare_terms(planned, measured)
-    logger.info("Warmed up seconds=%.1f", time.perf_counter() - start)
-    return Warmth(slowest_seconds, vram_terms, _most_step_tokens(runner, slowest_seconds))
-
-
-def _most_step_tokens(runner: ModelRunner, slowest_seconds: float) -> int | None:
-    """Fewer tokens a step where a CPU would take long over as many as the flags allow."""
-    if runner.model.placement.device.type != "cpu":
-        return None
-    num_tokens = choose_step_tokens(runner.limits, slowest_seconds)
-    if num_tokens < runner.limits.max_num_batched_tokens:
-        logger.info(
-            "Limited the tokens of a step num_tokens=%d slowest_step_seconds=%.1f",
-            num_tokens,
-            slowest_seconds,
-        )
-    return num_tokens
+    is_cpu = runner.model.placement.device.type == "cpu"
+    most_step_seconds = _MOST_CPU_STEP_SECONDS if is_cpu else None
+    logger.info(
+        "Warmed up seconds=%.1f full_step_seconds=%.2f most_step_seconds=%s",
+        time.perf_counter() - start,
+        slowest_seconds,
+        most_step_seconds,
+    )
+    return Warmth(slowest_seconds, vram_terms, most_step_seconds)
 
 
 def choose_placement(config: EngineConfig, described: Description) -> Placement:

@@ -1,4 +1,4 @@
-"""How long a request may be, how many KV blocks there are, and how many tokens a step computes.
+"""How long a request may be, and how many KV blocks there are.
 
 Pure arithmetic for assembly, which measures and builds. Where --max-model-len is not given, it is
 the longest that fits, whatever that is; where it is given and does not fit, that is said. Imports
@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 
 from forebay_runtime.batch import Limits
 from forebay_runtime.config import EngineConfig, StartError
-
-MOST_STEP_SECONDS = 2.0
-"""A step on a CPU should not take longer, as everyone who runs waits for it."""
 
 _MEAN_SHARE = 4
 """A request is taken to hold a quarter of what it may on average, as forebay_budget does."""
@@ -92,14 +89,3 @@ def fit_limits(config: EngineConfig, limits: Limits, num_blocks: int, shape: Blo
             "give the process more memory, or lower --max-model-len"
         )
     return replace(limits, max_model_len=longest)
-
-
-def choose_step_tokens(limits: Limits, slowest_step_seconds: float) -> int:
-    """Tokens a step, so that one as dense as the slowest of warm-up stays short.
-
-    A token costs more the longer its context is, so a smaller step is faster at least by its share.
-    """
-    most = min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
-    if slowest_step_seconds <= MOST_STEP_SECONDS:
-        return most
-    return max(limits.max_num_seqs, int(most * MOST_STEP_SECONDS / slowest_step_seconds))

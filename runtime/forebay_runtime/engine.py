@@ -30,12 +30,12 @@ class VramTerm:
 class Warmth:
     """What warm-up found out: the seconds of the slowest step that can come, and the memory.
 
-    max_step_tokens: as many as a step may compute to stay short; None for as many as the limit.
+    most_step_seconds: how long serving's steps may be; None for as long as the limits make them.
     """
 
     slowest_step_seconds: float = 0.0
     vram_terms: tuple[VramTerm, ...] = ()
-    max_step_tokens: int | None = None
+    most_step_seconds: float | None = None
 
 
 class EngineLike(Protocol):
@@ -128,9 +128,9 @@ class Engine:
 
         Raises: StartError if there is too little memory for it.
         """
-        self._warmth = self._run_every_shape()
-        if self._warmth.max_step_tokens is not None:
-            self.scheduler.lower_step_tokens(self._warmth.max_step_tokens)
+        self._warmth = warmth = self._run_every_shape()
+        if warmth.most_step_seconds is not None:
+            self.scheduler.pace.keep_under(warmth.most_step_seconds, warmth.slowest_step_seconds)
 
     @property
     def slowest_warm_step_seconds(self) -> float:

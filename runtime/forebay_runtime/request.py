@@ -174,6 +174,11 @@ class Request:
         """Tokens known so far: the prompt's and those sampled."""
         return len(self.prompt_token_ids) + len(self.output_token_ids)
 
+    @property
+    def num_missing_tokens(self) -> int:
+        """Known tokens that are not computed."""
+        return self.num_tokens - self.num_computed_tokens
+
     def token_ids(self, start: int, end: int) -> list[int]:
         """The known tokens [start, end), counted from the prompt's first."""
         num_prompt = len(self.prompt_token_ids)

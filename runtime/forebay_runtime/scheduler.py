@@ -26,6 +26,7 @@ from forebay_runtime.finishing import (
     take_token,
     to_output,
 )
+from forebay_runtime.pace import Pace
 from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.step_result import Sampled
 from forebay_runtime.waiting import OrderedRequests, order_of
@@ -54,8 +55,10 @@ class Scheduler:
         self.limits = limits
         self.eos_token_ids = eos_token_ids
         self.rules = rules
-        self.max_step_tokens = limits.max_num_batched_tokens
+        self.pace = Pace(limits)
         self._clock = clock
+        self._step_started_at = 0.0
+        self._num_tokens_allowed = 0
         self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
         self._end_rules = EndRules(eos_token_ids, limits.max_model_len)
         self._requests: dict[str, Request] = {}
@@ -88,11 +91,6 @@ class Scheduler:
         """Is there a request of this id?"""
         return request_id in self._requests
 
-    def lower_step_tokens(self, max_step_tokens: int) -> None:
-        """Compute fewer tokens a step than the limit, but one for each request at least."""
-        at_most = self.limits.max_num_batched_tokens
-        self.max_step_tokens = max(self.limits.max_num_seqs, min(max_step_tokens, at_most))
-
     def add(self, request: Request) -> None:
         """Queue a request behind all others that are as urgent."""
         request.arrival_index = next(self._arrivals)
@@ -107,10 +105,12 @@ class Scheduler:
 
     def schedule(self) -> Batch:
         """Pick the next step's tokens: some for everyone who runs, newcomers included."""
+        self._step_started_at = self._clock()
         self._admit()
-        missing = [r.num_tokens - r.num_computed_tokens for r in self._running]
+        missing = [request.num_missing_tokens for request in self._running]
+        self._num_tokens_allowed = self.pace.num_tokens_for(self.running)
         chunks: list[Chunk] = []
-        for num_tokens in share_tokens(missing, self.max_step_tokens):
+        for num_tokens in share_tokens(missing, self._num_tokens_allowed):
             # Those behind may have been preempted meanwhile, those before never.
             if len(chunks) == len(self._running):
                 break
@@ -124,6 +124,8 @@ class Scheduler:
         """Record what a step computed; the outputs of those that got something or ended."""
         outputs, self._ended = self._ended, []
         self._num_step_tokens = batch.num_tokens
+        seconds = self._clock() - self._step_started_at
+        self.pace.note_step(batch.chunks, self._num_tokens_allowed, seconds)
         token_ids = iter(sampled.token_ids)
         for chunk in batch.chunks:
             token_id = next(token_ids) if chunk.catches_up else None
@@ -158,7 +160,7 @@ class Scheduler:
         """
         self._allocator.check_integrity(self._running)
         for request in self._waiting:
-            if request.block_ids or request.num_computed_tokens:
+            if request.block_ids or request.num_unheld_blocks or request.num_computed_tokens:
                 raise IntegrityError(f"request {request.request_id} waits and holds blocks")
         if len(self._running) + len(self._waiting) != len(self._requests):
             raise IntegrityError("a request is lost, or in two lines")
@@ -196,7 +198,7 @@ class Scheduler:
         self._running.add(request)
         request.num_times_passed = 0
         if request.scheduled_at is None:
-            request.scheduled_at = self._clock()
+            request.scheduled_at = self._step_started_at
             request.num_cached_tokens = request.num_computed_tokens
             if self.rules.has_prefix_cache and request.takes_prefix_hits:
                 self._num_prefix_queries += request.num_tokens

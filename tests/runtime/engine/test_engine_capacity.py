@@ -1,4 +1,4 @@
-"""What a cache holds decides how long requests may be; how fast a step is, how large it may be."""
+"""What a cache holds decides how long requests may be."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from forebay_runtime.capacity import (
     BlockShape,
     choose_limits,
     choose_num_blocks,
-    choose_step_tokens,
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig, StartError
@@ -102,18 +101,3 @@ def test_too_little_memory_is_refused_with_the_knobs(
     limits = Limits(8, 64, flags.get("max_model_len", 4096))
     with pytest.raises(StartError, match=sentence):
         fit_limits(config(**flags), limits, num_blocks, SHAPE)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "num_tokens"),
-    [
-        pytest.param(0.5, 2048, id="fast"),
-        pytest.param(2.0, 2048, id="just-fast-enough"),
-        pytest.param(8.0, 512, id="slow"),
-        pytest.param(2_000.0, 8, id="one-for-each-request"),
-    ],
-)
-def test_a_step_takes_two_seconds_at_most_or_a_token_for_each(
-    seconds: float, num_tokens: int
-) -> None:
-    assert choose_step_tokens(Limits(8, 2048, 4096), seconds) == num_tokens

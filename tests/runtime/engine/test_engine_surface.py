@@ -65,10 +65,12 @@ def test_a_prompt_that_asks_for_no_token_may_fill_the_model(
     assert told(engine.step()) == [("a", (), reason)]
 
 
-def test_a_step_that_would_be_slow_is_made_smaller_when_warm() -> None:
-    engine = build_engine(Warmth(slowest_step_seconds=4.0, max_step_tokens=8))
+def test_steps_that_would_be_slow_are_made_smaller_when_warm() -> None:
+    engine = build_engine(Warmth(slowest_step_seconds=4.0, most_step_seconds=2.0))
     engine.warm_up()
-    assert (engine.scheduler.max_step_tokens, engine.slowest_warm_step_seconds) == (8, 4.0)
+    engine.add(request([1] * 20))
+    assert (engine.step(), engine.load_now().num_step_tokens) == ([], 6)
+    assert engine.slowest_warm_step_seconds == 4.0
 
 
 def test_an_idle_engine_has_no_work_and_a_step_of_it_gives_nothing() -> None:

@@ -60,17 +60,6 @@ def test_a_step_is_shared(missing: list[int], num_tokens: int, shares: list[int]
     assert share_tokens(missing, num_tokens) == shares
 
 
-def test_a_lowered_step_computes_fewer_tokens_but_one_for_each_request() -> None:
-    scheduler = build_scheduler(max_num_batched_tokens=16)
-    scheduler.add(request("a", 40))
-    scheduler.lower_step_tokens(6)
-    assert picked(scheduler.schedule()) == [("a", 0, 6)]
-    scheduler.lower_step_tokens(1)
-    assert scheduler.max_step_tokens == scheduler.limits.max_num_seqs
-    scheduler.lower_step_tokens(1_000)
-    assert scheduler.max_step_tokens == 16
-
-
 def test_decodes_lie_together_and_by_length() -> None:
     scheduler = build_scheduler()
     for name, num_tokens in (("long", 7), ("short", 2)):

@@ -73,6 +73,17 @@ def test_nobody_is_stopped_for_one_that_would_not_fit_all_the_same() -> None:
     assert scheduler.load_now().num_preemptions == 0
 
 
+def test_nobody_is_stopped_for_blocks_that_another_holds_too() -> None:
+    scheduler = build_scheduler(num_blocks=12, max_num_batched_tokens=64, policy="priority")
+    shared = list(range(100, 122))
+    for name, priority in (("keeper", 0), ("sharer", 1)):
+        scheduler.add(request(name, shared, priority=priority))
+        advance(scheduler)
+    scheduler.add(request("urgent", 22))
+    advance(scheduler)
+    assert names(scheduler.running) == ["keeper", "sharer"]
+
+
 def test_the_least_urgent_makes_room_even_if_it_came_first() -> None:
     scheduler = build_scheduler(num_blocks=6, policy="priority")
     for name, priority in (("first", 2), ("second", 1)):

@@ -165,6 +165,16 @@ def test_admission_needs_no_room_for_what_another_holds() -> None:
     assert len(scheduler.running) == 2
 
 
+def test_admission_needs_room_for_what_nobody_holds_though_it_is_in_the_cache() -> None:
+    scheduler = build_scheduler(num_blocks=12, max_num_batched_tokens=64)
+    served(scheduler, "before", PROMPT)
+    scheduler.add(request("holder", 22))
+    advance(scheduler)
+    scheduler.add(request("b", [*PROMPT, 1, 2, 3]))
+    scheduler.schedule()
+    assert len(scheduler.running) == 1
+
+
 def test_a_hit_is_not_evicted_by_the_request_that_takes_it() -> None:
     scheduler = build_scheduler(num_blocks=6)
     served(scheduler, "first", PROMPT)

@@ -1,0 +1,98 @@
+"""On a slow device a step computes as many tokens as fit into two seconds."""
+
+from collections.abc import Callable
+
+import pytest
+
+from forebay_runtime.batch import Batch, Chunk, Limits
+from forebay_runtime.blocks import BlockPool
+from forebay_runtime.pace import Pace
+from forebay_runtime.request import Request
+from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.step_result import Sampled
+from scheduler_play import request
+
+LIMITS = Limits(max_num_seqs=8, max_num_batched_tokens=2_048, max_model_len=8_192)
+
+
+def reading(num_computed: int) -> Request:
+    """A request in the middle of its prompt."""
+    asked = request(f"at-{num_computed}", 8_000)
+    asked.num_computed_tokens = num_computed
+    return asked
+
+
+def pace_of(full_step_seconds: float) -> Pace:
+    pace = Pace(LIMITS)
+    pace.keep_under(2.0, full_step_seconds)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("full_step_seconds", "num_computed", "num_tokens"),
+    [
+        pytest.param(0.5, 0, 2_048, id="fast"),
+        pytest.param(6.0, 0, 846, id="slow"),
+        pytest.param(6.0, 6_000, 216, id="slow-with-a-long-context"),
+        pytest.param(2_000.0, 0, 4, id="very-slow"),
+        pytest.param(1e9, 8_000, 1, id="one-at-least"),
+        pytest.param(0.0, 0, 2_048, id="not-measured"),
+    ],
+)
+def test_a_step_is_as_large_as_fits_the_time(
+    full_step_seconds: float, num_computed: int, num_tokens: int
+) -> None:
+    assert pace_of(full_step_seconds).num_tokens_for([reading(num_computed)]) == num_tokens
+
+
+def test_each_that_runs_gets_a_token_however_slow_the_device() -> None:
+    assert pace_of(1e9).num_tokens_for([reading(place) for place in range(8)]) == 8
+
+
+def test_where_steps_may_be_long_they_are_full() -> None:
+    pace = Pace(LIMITS)
+    pace.note_step((Chunk.of(reading(0), 0, 2_048),), 2_048, seconds=60.0)
+    assert pace.num_tokens_for([reading(0)]) == 2_048
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "seconds", "changes"),
+    [
+        pytest.param(800, 3.0, "down", id="a-full-step-too-slow"),
+        pytest.param(800, 0.5, "up", id="a-full-step-with-time-left"),
+        pytest.param(20, 0.5, "not", id="a-small-step"),
+        pytest.param(20, 3.0, "down", id="a-small-step-too-slow"),
+        pytest.param(8, 9.0, "not", id="decodes-alone"),
+    ],
+)
+def test_the_next_step_learns_from_the_last(num_tokens: int, seconds: float, changes: str) -> None:
+    pace = pace_of(6.0)
+    before = pace.num_tokens_for([reading(0)])
+    pace.note_step((Chunk.of(reading(0), 0, num_tokens),), before, seconds)
+    after = pace.num_tokens_for([reading(0)])
+    assert changes == ("up" if after > before else "down" if after < before else "not")
+
+
+def seconds_of_steps(scheduler: Scheduler, cost: Callable[[Batch], float]) -> list[float]:
+    """Serve what waits on a device on which batches cost so many seconds."""
+    seconds = []
+    while scheduler.has_work:
+        batch = scheduler.schedule()
+        seconds.append(cost(batch))
+        scheduler._clock = lambda: sum(seconds)
+        scheduler.settle(batch, Sampled((1,) * len(batch.sampled)))
+    return seconds
+
+
+@pytest.mark.parametrize("token_keys", [500, 1_000, 3_000])
+def test_every_step_of_a_6000_token_prompt_stays_under_two_seconds(token_keys: int) -> None:
+    def cost(batch: Batch) -> float:
+        return sum(c.num_tokens * (1 + c.end / token_keys) * 0.001 for c in batch.chunks)
+
+    scheduler = Scheduler(BlockPool(1_000, 16), LIMITS, frozenset(), clock=lambda: 0.0)
+    full = Batch((Chunk.of(reading(0), 0, 2_048),))
+    scheduler.pace.keep_under(2.0, cost(full))
+    scheduler.add(request("long", 6_000, max_tokens=1))
+    seconds = seconds_of_steps(scheduler, cost)
+    assert max(seconds) < 2.0
+    assert sum(seconds) / len(seconds) > 1.0, "steps are not smaller than they need be"
