@@ -51,7 +51,7 @@ _ODD_SIZES: dict[str, Any] = {
 
 _EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
-_FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "llama": (LlamaConfig, LlamaForCausalLM, {}),
     "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": None}),
     "mixtral": (
@@ -78,14 +78,10 @@ _FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 """The config's class, the model's, and what differs from _ODD_SIZES. A head_dim of 16 is what
 hidden size and heads give, where the config has no other."""
 
-FAMILIES = tuple(_FAMILIES)
-
-TINY_FAMILIES = tuple(_FAMILIES)
-
 
 def build_tiny(family: str = "llama", **sizes: Any) -> PreTrainedModel:
     """A random model of a family; vectors are random too, so that none of them can be left out."""
-    config_class, model_class, changes = _FAMILIES[family]
+    config_class, model_class, changes = FAMILIES[family]
     config = config_class(**{**_ODD_SIZES, **changes, **sizes})
     # The only one of transformers' ways to attend that heeds every family's numbers.
     config._attn_implementation = "eager"

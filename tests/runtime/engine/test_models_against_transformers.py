@@ -13,7 +13,7 @@ from forebay_runtime.engine import Engine
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.scheduler import Batch, Chunk
-from tiny_model import TINY_FAMILIES, build_tiny, reference_logits, save_gguf, save_tiny
+from tiny_model import FAMILIES, build_tiny, reference_logits, save_gguf, save_tiny
 
 PROMPT = [(7 * place + 3) % 131 for place in range(37)]
 BLOCK_SIZE = 8
@@ -204,7 +204,7 @@ def test_logits_from_safetensors(family: str, sizes: dict[str, Any], tmp_path: P
     assert_same_as_transformers(tmp_path, save_tiny(tmp_path, family, **sizes))
 
 
-@pytest.mark.parametrize("family", TINY_FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_checkpoint_has_as_many_parameters_as_transformers_counts(
     family: str, tmp_path: Path
 ) -> None:
