@@ -20,6 +20,7 @@ from forebay_budget.terms import (
     kv_token_bytes,
 )
 from forebay_runtime import warmup
+from forebay_runtime.admission import Rules
 from forebay_runtime.batch import Limits
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.capacity import (
@@ -37,7 +38,7 @@ from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, 
 from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
-from forebay_runtime.scheduler import Rules, Scheduler
+from forebay_runtime.scheduler import Scheduler
 from forebay_runtime.shapes import ShapeLog
 from forebay_runtime.threads import usable_cpus
 

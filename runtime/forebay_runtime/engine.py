@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from forebay_runtime.batch import Batch
 from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.scheduler import Scheduler
-from forebay_runtime.step_result import Sampled
+from forebay_runtime.step_result import Sampled, StepResult
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class Runner(Protocol):
     def num_cold(self) -> int:
         """What ran for the first time after warm-up."""
 
-    def run(self, batch: Batch) -> Any:
+    def run(self, batch: Batch) -> StepResult:
         """Compute the batch's tokens; logits in the order of batch.sampled."""
 
 
 class Sampler(Protocol):
     """Picks tokens, and reads scores and embeddings, from what the runner gave."""
 
-    def sample(self, result: Any, batch: Batch) -> Any:
+    def sample(self, result: StepResult, batch: Batch) -> Sampled:
         """One token for each of batch.sampled, and what else its requests asked for."""
 
 
@@ -166,8 +166,6 @@ class Engine:
             return self.scheduler.settle(batch, Sampled())
         result = self.runner.run(batch)
         sampled = self.sampler.sample(result, batch)
-        if not isinstance(sampled, Sampled):
-            sampled = Sampled(tuple(sampled))
         return self.scheduler.settle(batch, sampled)
 
     @property

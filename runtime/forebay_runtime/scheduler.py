@@ -31,8 +31,6 @@ from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.step_result import Sampled
 from forebay_runtime.waiting import OrderedRequests, order_of
 
-__all__ = ["Batch", "Chunk", "Limits", "Rules", "Scheduler"]
-
 _MOST_TIMES_PASSED = 16
 """Requests behind one that finds no room may run before it, as often as that."""
 

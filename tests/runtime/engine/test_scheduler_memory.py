@@ -5,11 +5,12 @@ import random
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler
+from forebay_runtime.admission import Rules
 from forebay_runtime.batch import Limits
 from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.scheduler import Rules, Scheduler
+from forebay_runtime.scheduler import Scheduler
 
 BLOCK_SIZE = 16
 
