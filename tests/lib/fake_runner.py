@@ -6,6 +6,7 @@ layers do; the next token is read off the last slot. So a block that is stale, l
 wrong request or let go too early changes an answer.
 """
 
+import random
 from collections.abc import Iterable
 
 from forebay_runtime.batch import Batch
@@ -25,20 +26,29 @@ def _value(token_id: int, seen: Iterable[int]) -> int:
 
 
 def answer_alone(
-    prompt_token_ids: list[int], num_tokens: int, window: int | None = None
+    prompt_token_ids: list[int],
+    num_tokens: int,
+    window: int | None = None,
+    seed: int | None = None,
 ) -> list[int]:
-    """What a request gets that nothing disturbs."""
-    token_ids, values = list(prompt_token_ids), []
+    """What a request gets that nothing disturbs; without a seed it is greedy."""
+    token_ids: list[int] = list(prompt_token_ids)
+    values: list[int] = []
+    chance = random.Random(seed) if seed is not None else None
     while len(token_ids) < len(prompt_token_ids) + num_tokens:
         while len(values) < len(token_ids):
             seen = values if window is None else values[max(0, len(values) - window + 1) :]
             values.append(_value(token_ids[len(values)], seen))
-        token_ids.append(values[-1] % NUM_TOKENS)
+        token_ids.append(_choose(values[-1], chance.random() if chance else 0.0))
     return token_ids[len(prompt_token_ids) :]
 
 
+def _choose(value: int, draw: float) -> int:
+    return (value + int(draw * NUM_TOKENS)) % NUM_TOKENS
+
+
 class FakeRunner:
-    """Computes batches over a cache of numbers; its logits are the next tokens themselves."""
+    """Computes batches over a cache of numbers; its logits are what the last slots hold."""
 
     def __init__(self, block_size: int, window: int | None = None) -> None:
         self.num_cold = 0
@@ -56,10 +66,10 @@ class FakeRunner:
                 first = 0 if self._window is None else max(0, position - self._window + 1)
                 seen = [self._slots[slot] for slot in slots[first:position]]
                 self._slots[slots[position]] = _value(token_id, seen)
-        return StepResult([self._next_token(request) for request in batch.sampled])
+        return StepResult([self._last_value(request) for request in batch.sampled])
 
-    def _next_token(self, request: Request) -> int:
-        return self._slots[self._find_slots(request, request.num_tokens)[-1]] % NUM_TOKENS
+    def _last_value(self, request: Request) -> int:
+        return self._slots[self._find_slots(request, request.num_tokens)[-1]]
 
     def _find_slots(self, request: Request, num_tokens: int) -> list[int]:
         size, block_ids = self._block_size, request.block_ids
@@ -67,7 +77,12 @@ class FakeRunner:
 
 
 class FakeSampler:
-    """Takes what the fake runner gave."""
+    """Takes the token that the last slot says, or moves on from it by chance."""
 
     def sample(self, result: StepResult, batch: Batch) -> Sampled:
-        return Sampled(tuple(result.logits))
+        return Sampled(
+            tuple(
+                _choose(value, 0.0 if request.sampling.is_greedy else request.draw())
+                for value, request in zip(result.logits, batch.sampled, strict=True)
+            )
+        )

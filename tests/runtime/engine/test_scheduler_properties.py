@@ -36,13 +36,17 @@ class Arrival:
     cache_salt: str = ""
     priority: int = 0
     num_prompt_logprobs: int | None = None
+    seed: int | None = None
 
     def request(self, index: int) -> Request:
         """Itself, as the index-th of a play."""
         shared = [self.family + place % 2 for place in range(NUM_SHARED_TOKENS)][: self.num_shared]
         prompt = shared + [(index * 7 + place) % 97 for place in range(MAX_MODEL_LEN)]
         sampling = SamplingParams(
-            self.max_tokens, temperature=0, num_prompt_logprobs=self.num_prompt_logprobs
+            self.max_tokens,
+            temperature=0 if self.seed is None else 1,
+            seed=self.seed,
+            num_prompt_logprobs=self.num_prompt_logprobs,
         )
         return Request(
             str(index),
@@ -93,6 +97,7 @@ arrivals = st.lists(
         cache_salt=st.sampled_from(["", "", "", "salt"]),
         priority=st.integers(0, 2),
         num_prompt_logprobs=st.sampled_from([None, None, None, 0]),
+        seed=st.sampled_from([None, None, 1]),
     ),
     max_size=12,
 )
@@ -169,7 +174,9 @@ class Play:
         assert last.finish_reason is not None, "nothing follows the end"
         token_ids = [token_id for output in outputs for token_id in output.token_ids]
         prompt = arrival.request(index).prompt_token_ids
-        expected = answer_alone(prompt, arrival.num_output_tokens, self.world.rules.window)
+        expected = answer_alone(
+            prompt, arrival.num_output_tokens, self.world.rules.window, arrival.seed
+        )
         assert token_ids == expected[: len(token_ids)]
         if last.finish_reason == "length":
             assert len(token_ids) == len(expected)
