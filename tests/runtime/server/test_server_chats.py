@@ -21,6 +21,7 @@ PARROT = (
     "{% if add_generation_prompt %}<|im_end|>{% endif %}"
 )
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2]}}\n</tool_call>'
+BAD_FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": 5}}}
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
@@ -272,8 +273,7 @@ def test_an_answer_can_be_held_to_json(
         ({"tool_choice": "required"}, "tool_choice"),
         ({"chat_template": "{{ 1 }}"}, "chat_template"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}},
-         "response_format"),
+        ({"response_format": BAD_FORMAT}, "response_format"),
         ({"suffix": "x"}, "suffix"),
     ],
     ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else "",

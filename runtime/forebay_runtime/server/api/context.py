@@ -114,7 +114,7 @@ class Context:
 
 def _model_of(body: Body) -> str | None:
     name = getattr(body, "model", None)
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and name else None
 
 
 def _check_media_type(request: Request) -> None:

@@ -30,7 +30,7 @@ async def create_embeddings(context: Context, request: Request) -> Response:
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
     ]
     check_prompts(context, prompts, "input", num_least=0)
-    requests = [build_request(context, body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
+    requests = [build_request(body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
     for each in requests:
         each.pooling = body.pooling
     generations = context.service.submit(requests, Telling(), 1, body.timeout)

@@ -10,6 +10,7 @@ from forebay_runtime.server.errors import BadRequest, show
 
 _NOTHING: tuple[Any, ...] = (None, [], {}, "")
 """Values of fields that OpenAI's client writes out though they say nothing."""
+_UNREADABLE = ("audio", "function_call")
 _TEXT_FIELDS = ("name", "tool_call_id", "refusal", "reasoning", "reasoning_content")
 
 
@@ -36,11 +37,13 @@ def _to_plain(message: Message, path: str) -> dict[str, Any]:
             plain[name] = value
         elif name == "tool_calls":
             plain[name] = _check_calls(value, field)
-        elif value not in _NOTHING:
+        elif name in _UNREADABLE and value not in _NOTHING:
             raise BadRequest(
                 f"{field} is {show(value)}, which this server does not support; leave it out",
                 param=field,
             )
+        else:  # the template's business
+            plain[name] = value
     return plain
 
 

@@ -12,6 +12,8 @@ from forebay_runtime.server.errors import BadRequest
 
 _TAIL_CHARS = 400
 """More than any template writes behind the last message."""
+_USUAL_TOOL_PARSER = "hermes"
+"""For models whose template knows of no tools, so that the client must have told them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,10 @@ class Reading:
     def of(cls, context: Context, tools: Tools, prompt: Prompt) -> Reading:
         """How this model's answers are read."""
         tail = (prompt.text or "")[-_TAIL_CHARS:]
-        return cls(tools, context.tool_parser, context.reasoning_parser, tail)
+        tool_parser = context.tool_parser
+        if tool_parser is None and tools.choice.kind == "auto":
+            tool_parser = _USUAL_TOOL_PARSER
+        return cls(tools, tool_parser, context.reasoning_parser, tail)
 
     @property
     def markers(self) -> frozenset[str]:

@@ -54,7 +54,7 @@ def build_requests(
     check_prompts(context, prompts, ask.param, ask.limit.num_least)
     sampling = _build_sampling(context, body, ask.scores)
     return [
-        build_request(context, body, prompt, replace(choice, max_tokens=max_tokens), ask.constrain)
+        build_request(body, prompt, replace(choice, max_tokens=max_tokens), ask.constrain)
         for prompt in prompts
         for max_tokens in [_resolve(context, body, ask.limit, prompt)]
         for choice in _choices(sampling, body.n)
@@ -62,23 +62,12 @@ def build_requests(
 
 
 def build_request(
-    context: Context,
     body: PromptBody,
     prompt: Prompt,
     sampling: SamplingParams,
     constrain: Callable[[], Constraint] | None = None,
 ) -> Request:
-    """One engine request; its id is the engine's own, whatever clients call theirs.
-
-    Raises: BadRequest if it has a priority and the engine knows none.
-    """
-    policy = context.service.model.config.scheduling_policy
-    if body.priority and policy != "priority":
-        raise BadRequest(
-            f"priority is {body.priority}: it should be 0, as this server serves by arrival "
-            f"(--scheduling-policy {policy})",
-            param="priority",
-        )
+    """One engine request; its id is the engine's own, whatever clients call theirs."""
     return Request(
         uuid.uuid4().hex,
         prompt.token_ids,

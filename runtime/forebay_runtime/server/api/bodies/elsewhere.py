@@ -24,7 +24,6 @@ IGNORED = frozenset(
         "session_id",
         "spaces_between_special_tokens",
         "store",
-        "user",
         "verbosity",
     }
 )

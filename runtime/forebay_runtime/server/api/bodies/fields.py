@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-MAX_STOPS = 64
+MAX_STOPS = 4
+"""OpenAI's and vLLM's limit."""
 MAX_STOP_CHARS = 1_024
 MAX_CHOICES = 1_024
 MAX_COUNT = 2**31 - 1
 """Beyond any count of tokens; integers that take long to write out are refused by it."""
 MAX_BAD_WORDS = 1_000
+MAX_SECONDS = 1e7
 MAX_ID_CHARS = 256
 MAX_SALT_CHARS = 128
 _SALT_FORBIDS = frozenset("@/\\\x00")

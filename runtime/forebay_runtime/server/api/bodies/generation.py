@@ -14,6 +14,7 @@ from forebay_runtime.server.api.bodies.fields import (
     MAX_CHOICES,
     MAX_COUNT,
     MAX_ID_CHARS,
+    MAX_SECONDS,
     BadWords,
     LogitBias,
     Salt,
@@ -57,7 +58,7 @@ class StructuredOutputs(Body):
 class JsonSchemaFormat(Body):
     """A JSON schema and its name."""
 
-    name: str = "schema"
+    name: str = Field(min_length=1)
     description: str | None = None
     schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
@@ -88,7 +89,9 @@ class PromptBody(Body):
     priority: int = Field(0, ge=-(2**31), le=2**31 - 1)
     cache_salt: Salt = ""
     request_id: str | None = Field(None, min_length=1, max_length=MAX_ID_CHARS)
-    timeout: float | None = Field(None, gt=0)
+    timeout: float | None = Field(None, gt=0, le=MAX_SECONDS)
+    user: str | None = None
+    """Whom the client asks for; makes no difference here."""
 
 
 class SamplingBody(PromptBody):
