@@ -49,11 +49,11 @@ class StructureCompiler:
         self._running: dict[bytes, asyncio.Task[Compiled | str]] = {}
 
     async def prepare(self) -> None:
-        """Spell the vocabulary and start the trial process, unless both are there.
+        """Start all that compiling needs, and compile the simplest structure.
 
-        Called before a server is ready, it makes the first structure as quick as others.
+        Called before a server is ready, it makes the first request's structure as quick as others.
         """
-        await self._get_ready()
+        await self.compile(StructureSpec("json_object"))
 
     @property
     def trial_process_id(self) -> int | None:

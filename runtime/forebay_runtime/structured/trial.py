@@ -16,6 +16,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
@@ -44,16 +46,20 @@ def main() -> None:
     os.nice(NICENESS)
     vocabulary: Vocabulary = pickle.load(sys.stdin.buffer)
     tokenizer = build_library_tokenizer(vocabulary)
+    special_ids = vocabulary.special_ids
+    del vocabulary
     while True:
         message, fds, _, _ = socket.recv_fds(door, 1, 1)
         if not message:
             return
         with socket.socket(fileno=fds[0]) as client:
             if os.fork() == 0:
-                _serve_one(client, vocabulary, tokenizer)
+                _serve_one(client, special_ids, tokenizer)
 
 
-def _serve_one(client: socket.socket, vocabulary: Vocabulary, tokenizer: LLTokenizer) -> None:
+def _serve_one(
+    client: socket.socket, special_ids: Mapping[str, int], tokenizer: LLTokenizer
+) -> None:
     """Answer one structure, in a fork of its own; does not return."""
     status = 1
     try:
@@ -61,7 +67,7 @@ def _serve_one(client: socket.socket, vocabulary: Vocabulary, tokenizer: LLToken
         _bound_this_process()
         with client.makefile("rb") as reader:
             request = json.load(reader)
-        client.sendall(json.dumps(_try_out(request, vocabulary, tokenizer)).encode())
+        client.sendall(json.dumps(_try_out(request, special_ids, tokenizer)).encode())
         status = 0
     finally:
         os._exit(status)
@@ -71,7 +77,7 @@ def _bound_this_process() -> None:
     """Have the kernel end this process where it goes too far; no code of ours need run for it."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # a failed allocation would print
-    num_pages = int(open("/proc/self/statm").read().split()[0])
+    num_pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = num_pages * resource.getpagesize() + MAX_MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -80,12 +86,12 @@ def _bound_this_process() -> None:
 
 
 def _try_out(
-    request: dict[str, Any], vocabulary: Vocabulary, tokenizer: LLTokenizer
+    request: dict[str, Any], special_ids: Mapping[str, int], tokenizer: LLTokenizer
 ) -> dict[str, Any]:
     kind: Kind = request["kind"]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        grammar = build_grammar(kind, request["text"], vocabulary.special_ids)
+        grammar = build_grammar(kind, request["text"], special_ids)
         matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=parser_limits())
         if matcher.is_error():
             raise StructureError(explain(kind, matcher.get_error()))

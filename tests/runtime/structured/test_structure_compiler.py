@@ -189,9 +189,9 @@ async def test_a_structure_that_failed_on_the_way_is_built_anew(
 
 
 async def test_a_caller_that_leaves_takes_nobody_along(compiler: StructureCompiler) -> None:
-    await compiler.prepare()
-    leaving = asyncio.create_task(compiler.compile(ANY))
-    staying = asyncio.create_task(compiler.compile(ANY))
+    spec = StructureSpec("regex", "a+")
+    leaving = asyncio.create_task(compiler.compile(spec))
+    staying = asyncio.create_task(compiler.compile(spec))
     await asyncio.sleep(0.001)
 
     leaving.cancel()
