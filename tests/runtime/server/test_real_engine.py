@@ -114,6 +114,37 @@ def test_a_seed_gives_the_same_answer_twice(tiny_server: ServerProcess) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_prompts_logprobs_are_those_of_transformers(
+    tiny_model: tuple[Path, Any], tiny_server: ServerProcess
+) -> None:
+    ids = build_byte_tokenizer().encode("scored in chunks of thirty-two tokens")
+    with torch.no_grad():
+        scores = tiny_model[1](torch.tensor([ids])).logits[0].log_softmax(-1)
+    own = [scores[place, token_id].item() for place, token_id in enumerate(ids[1:])]
+    with connect(tiny_server) as client:
+        answer = client.completions.create(
+            model="m", prompt=ids, max_tokens=0, echo=True, logprobs=2
+        )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None and logprobs.token_logprobs is not None
+    assert logprobs.token_logprobs[0] is None
+    assert logprobs.token_logprobs[1:] == pytest.approx(own, abs=1e-4)
+    assert logprobs.top_logprobs is not None
+    best = [max(top.values()) for top in logprobs.top_logprobs[1:]]
+    assert best == pytest.approx(scores[:-1].max(-1).values.tolist(), abs=1e-4)
+
+
+def test_answers_to_one_seed_differ_among_themselves_and_come_again(
+    tiny_server: ServerProcess,
+) -> None:
+    with connect(tiny_server) as client:
+        ask = {"model": "m", "prompt": "abc", "max_tokens": 12, "seed": 5, "n": 3}
+        first, second = (client.completions.create(**ask).choices for _ in range(2))
+    texts = [choice.text for choice in first]
+    assert len(set(texts)) == 3
+    assert texts == [choice.text for choice in second]
+
+
 def test_a_prompt_of_the_longest_length_is_answered(tiny_server: ServerProcess) -> None:
     with connect(tiny_server) as client:
         answer = client.completions.create(model="m", prompt="a" * 127, max_tokens=1)
