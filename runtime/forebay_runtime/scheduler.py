@@ -194,7 +194,6 @@ class Scheduler:
         self._waiting.remove(request)
         self._allocator.begin(request, hit)
         self._running.add(request)
-        request.num_times_passed = 0
         if request.scheduled_at is None:
             request.scheduled_at = self._step_started_at
             request.num_cached_tokens = request.num_computed_tokens

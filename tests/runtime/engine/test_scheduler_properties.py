@@ -209,7 +209,7 @@ def test_every_request_ends_once_with_the_tokens_it_gets_alone(
 
 
 @pytest.mark.long
-@settings(max_examples=50_000, deadline=None)
+@settings(max_examples=30_000, deadline=None)
 @given(worlds, arrivals)
 def test_every_request_ends_once_in_very_many_histories(
     world: World, arrivals: list[Arrival]
