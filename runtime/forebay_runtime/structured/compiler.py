@@ -16,9 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from llguidance import LLMatcher, LLTokenizer
 
 from forebay_runtime.structured.compiled import Compiled, CompiledCache
-from forebay_runtime.structured.limits import NICENESS, parser_limits
+from forebay_runtime.structured.limits import (
+    MAX_CPU_SECONDS,
+    NICENESS,
+    QUICK_CPU_SECONDS,
+    parser_limits,
+)
 from forebay_runtime.structured.spec import Kind, StructureError, StructureSpec
-from forebay_runtime.structured.trial_process import TrialProcess, Verdict
+from forebay_runtime.structured.trial_process import TooCostly, TrialProcess, Verdict
 from forebay_runtime.structured.vocabulary import (
     TokenSpelling,
     Vocabulary,
@@ -26,8 +31,8 @@ from forebay_runtime.structured.vocabulary import (
     read_vocabulary,
 )
 
-_NUM_TURNS = 2
-"""Structures that are tried or built at the same time; others wait their turn."""
+_NUM_QUICK, _NUM_SLOW = 4, 1
+"""Structures that are tried at the same time; others wait their turn."""
 
 
 class StructureCompiler:
@@ -43,8 +48,9 @@ class StructureCompiler:
         self._words: tuple[Vocabulary, LLTokenizer] | None = None
         self._trials: TrialProcess | None = None
         self._preparing = asyncio.Lock()
-        self._turns = asyncio.Semaphore(_NUM_TURNS)
-        self._threads = ThreadPoolExecutor(_NUM_TURNS, "structure", _yield_to_others)
+        self._quick_turns = asyncio.Semaphore(_NUM_QUICK)
+        self._slow_turns = asyncio.Semaphore(_NUM_SLOW)
+        self._threads = ThreadPoolExecutor(_NUM_SLOW + 1, "structure", _yield_to_others)
         self._cache = CompiledCache()
         self._running: dict[bytes, asyncio.Task[Compiled | str]] = {}
 
@@ -92,23 +98,35 @@ class StructureCompiler:
         """Build a structure; where that cannot be, the sentence that says why is kept as well."""
         built: Compiled | str
         try:
-            async with self._turns:
-                verdict = await self._try_out(kind, text)
-                loop = asyncio.get_running_loop()
-                built = await loop.run_in_executor(self._threads, self._build, verdict)
+            built = await self._compile(kind, text)
         except StructureError as exc:
             built = str(exc)
+            if isinstance(exc, TooCostly) and exc.by_the_clock:
+                return built  # the machine was busy; another time it may do
         self._cache.keep(key, built)
         return built
 
-    async def _try_out(self, kind: Kind, text: str) -> Verdict:
+    async def _compile(self, kind: Kind, text: str) -> Compiled:
+        """Build a structure in the queue of quick ones, and if it is none in that of slow ones."""
+        try:
+            async with self._quick_turns:
+                return await self._build(await self._try_out(kind, text, QUICK_CPU_SECONDS))
+        except TooCostly:
+            async with self._slow_turns:
+                return await self._build(await self._try_out(kind, text, MAX_CPU_SECONDS))
+
+    async def _try_out(self, kind: Kind, text: str, cpu_seconds: float) -> Verdict:
         for _ in range(2):  # a process that was ended from outside is started anew
             trials = await self._get_ready()
             try:
-                return await trials.try_out(kind, text)
+                return await trials.try_out(kind, text, cpu_seconds)
             except OSError:
                 trials.close()
         raise RuntimeError("The process that tries structures out ends as soon as it is started")
+
+    async def _build(self, verdict: Verdict) -> Compiled:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._build_here, verdict)
 
     async def _get_ready(self) -> TrialProcess:
         async with self._preparing:
@@ -123,7 +141,7 @@ class StructureCompiler:
         vocabulary = read_vocabulary(self._tokenizer, self._eos_token_ids, self._vocab_size)
         return vocabulary, build_library_tokenizer(vocabulary)
 
-    def _build(self, verdict: Verdict) -> Compiled:
+    def _build_here(self, verdict: Verdict) -> Compiled:
         if self._words is None:
             raise RuntimeError("structures are built after the vocabulary was spelt")
         vocabulary, tokenizer = self._words

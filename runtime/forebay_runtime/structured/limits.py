@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from llguidance import LLParserLimits
 
+QUICK_CPU_SECONDS = 0.1
+"""Of trying a structure out at first: nearly all need a tenth of it. What needs more begins again
+in the other queue, where it cannot hold up those that need less."""
+
 MAX_CPU_SECONDS = 1.0
 """Of trying a structure out. It is built once more in the server, at the same cost."""
 

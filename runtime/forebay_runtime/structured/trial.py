@@ -25,7 +25,6 @@ from llguidance import LLMatcher, LLTokenizer
 from forebay_runtime.structured.explain import SLOW, explain, explain_stop
 from forebay_runtime.structured.grammar import build_grammar
 from forebay_runtime.structured.limits import (
-    MAX_CPU_SECONDS,
     MAX_MEMORY_BYTES,
     MAX_STEP_CPU_SECONDS,
     MAX_WALL_SECONDS,
@@ -64,24 +63,29 @@ def _serve_one(
     status = 1
     try:
         client.sendall(b"\n")
-        _bound_this_process()
+        _bound_memory()
         with client.makefile("rb") as reader:
             request = json.load(reader)
+        _bound_time(request["cpu_seconds"])
         client.sendall(json.dumps(_try_out(request, special_ids, tokenizer)).encode())
         status = 0
     finally:
         os._exit(status)
 
 
-def _bound_this_process() -> None:
-    """Have the kernel end this process where it goes too far; no code of ours need run for it."""
+def _bound_memory() -> None:
+    """Have the kernel refuse memory beyond a measure; the library then ends the process."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)  # a failed allocation would print
+    os.dup2(null, 2)  # it would print
     num_pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = num_pages * resource.getpagesize() + MAX_MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.setitimer(signal.ITIMER_PROF, MAX_CPU_SECONDS)
+
+
+def _bound_time(cpu_seconds: float) -> None:
+    """Have the kernel end this process, whatever code runs by then."""
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     signal.setitimer(signal.ITIMER_REAL, MAX_WALL_SECONDS)
 
 

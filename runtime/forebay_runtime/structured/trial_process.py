@@ -12,6 +12,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 from forebay_runtime.structured.limits import MAX_CPU_SECONDS, MAX_MEMORY_BYTES, MAX_WALL_SECONDS
@@ -20,6 +21,18 @@ from forebay_runtime.structured.vocabulary import Vocabulary
 
 _START_SECONDS = 30.0
 """What the program may take for its own start on a busy machine, besides."""
+
+
+class TooCostly(StructureError):
+    """Trying it out took more than was allowed; by_the_clock, or of processor and memory."""
+
+    def __init__(self, kind: Kind, by_the_clock: bool) -> None:
+        """Say so of a structure of this kind."""
+        super().__init__(
+            f"The {TITLES[kind]} is too complex: to build it takes more than "
+            f"{MAX_CPU_SECONDS} s or {MAX_MEMORY_BYTES // 2**20} MiB"
+        )
+        self.by_the_clock = by_the_clock
 
 
 @dataclass(frozen=True)
@@ -58,19 +71,21 @@ class TrialProcess:
         self._process.kill()
         self._process.wait()
 
-    async def try_out(self, kind: Kind, text: str) -> Verdict:
+    async def try_out(self, kind: Kind, text: str, cpu_seconds: float) -> Verdict:
         """Have a structure built and walked through.
 
-        Raises: StructureError if it is at fault, or costs more than is allowed; OSError if the
-        program is gone.
+        Raises: StructureError if it is at fault; TooCostly if it needs more than cpu_seconds, or
+        than the limits for all; OSError if the program is gone.
         """
+        started = time.monotonic()
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
             socket.send_fds(self._door, [b"\0"], [theirs.fileno()])
-        answer = await self._ask(ours, json.dumps({"kind": kind, "text": text}).encode())
+        request = {"kind": kind, "text": text, "cpu_seconds": cpu_seconds}
+        answer = await self._ask(ours, json.dumps(request).encode())
         if not answer.strip():
-            raise StructureError(_too_costly(kind))
+            raise TooCostly(kind, time.monotonic() - started >= MAX_WALL_SECONDS)
         fields = json.loads(answer)
         if "error" in fields:
             raise StructureError(fields["error"])
@@ -89,10 +104,3 @@ class TrialProcess:
         if not answer:
             raise ConnectionResetError("the trial program ended")
         return answer
-
-
-def _too_costly(kind: Kind) -> str:
-    return (
-        f"The {TITLES[kind]} is too complex: to build it takes more than "
-        f"{MAX_CPU_SECONDS} s or {MAX_MEMORY_BYTES // 2**20} MiB"
-    )

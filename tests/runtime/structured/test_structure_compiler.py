@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from fake_engine import VOCAB_SIZE, build_byte_tokenizer
 from forebay_runtime.structured import StructureCompiler, StructureError, StructureSpec
 
 ANY = StructureSpec("json_object")
-COSTLY = {"allOf": [{"type": "string", "pattern": f"^.*a.{{{n}}}b.*$"} for n in range(30)]}
+COSTLY: dict[str, Any] = {
+    "allOf": [{"type": "string", "pattern": f"^.*a.{{{n}}}b.*$"} for n in range(30)]
+}
 HOSTILE: dict[str, StructureSpec] = {
     "repeated-repeats": StructureSpec("regex", "a{1,100000}{1,100000}"),
     "repeats-three-deep": StructureSpec("regex", "((a{1,1000}){1,1000}){1,1000}"),
@@ -132,20 +135,23 @@ async def test_everything_else_goes_on_while_a_hostile_structure_is_tried(
     with pytest.raises(StructureError, match="too complex: to build it takes more than 1.0 s"):
         await compiler.compile(StructureSpec("json_schema", COSTLY))
 
-    assert counter.num_beats - before[0] > 50
-    assert counter.num_steps - before[1] > 50
+    assert counter.num_beats - before[0] > 20
+    assert counter.num_steps - before[1] > 20
     await compiler.compile(ANY)
 
 
-async def test_a_good_structure_passes_a_hostile_one(compiler: StructureCompiler) -> None:
-    hostile = asyncio.create_task(compiler.compile(StructureSpec("json_schema", COSTLY)))
+async def test_a_good_structure_passes_hostile_ones(compiler: StructureCompiler) -> None:
+    hostile = [
+        asyncio.create_task(compiler.compile(StructureSpec("json_schema", {**COSTLY, "title": n})))
+        for n in "ab"
+    ]
     await asyncio.sleep(0)
 
     await compiler.compile(ANY)
 
-    assert not hostile.done()
-    with pytest.raises(StructureError):
-        await hostile
+    assert not any(task.done() for task in hostile)
+    refused = await asyncio.gather(*hostile, return_exceptions=True)
+    assert [type(one) for one in refused] == [StructureError] * 2
 
 
 async def test_the_same_structure_is_compiled_once(compiler: StructureCompiler) -> None:
