@@ -43,7 +43,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to handle
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so forks leave no zombies
     os.nice(NICENESS)
-    vocabulary: Vocabulary = pickle.load(sys.stdin.buffer)
+    with sys.stdin.buffer as words:  # closed, it takes no memory
+        vocabulary: Vocabulary = pickle.load(words)
     tokenizer = build_library_tokenizer(vocabulary)
     special_ids = vocabulary.special_ids
     del vocabulary
