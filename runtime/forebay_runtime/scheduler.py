@@ -11,7 +11,7 @@ finds no room is passed by others, but only so often: then all wait until it run
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from forebay_runtime.admission import Admission, Rules
@@ -167,7 +167,7 @@ class Scheduler:
         """Start those who wait and find room, the most urgent first."""
         without_room: list[Request] = []
         for request in tuple(self._waiting):
-            if not self._admission.has_seat_for(request):
+            if not self._admission.has_seat_for(request) or not _may_be_passed(without_room):
                 break
             if not self._admission.could_hold(request):
                 self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
@@ -186,9 +186,6 @@ class Scheduler:
                     other.num_times_passed += 1
                 continue
             without_room.append(request)
-            is_next = request.num_times_passed >= _MOST_TIMES_PASSED
-            if is_next or len(without_room) == _MOST_LOOKED_AT:
-                break
 
     def _start(self, request: Request, hit: Hit) -> None:
         self._waiting.remove(request)
@@ -261,3 +258,9 @@ class Scheduler:
             self._allocator.release(request)
         else:
             self._waiting.remove(request)
+
+
+def _may_be_passed(without_room: Sequence[Request]) -> bool:
+    if len(without_room) >= _MOST_LOOKED_AT:
+        return False
+    return all(request.num_times_passed < _MOST_TIMES_PASSED for request in without_room)

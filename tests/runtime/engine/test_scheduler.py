@@ -129,11 +129,12 @@ def test_a_prompt_that_fills_the_cache_still_gets_its_one_token() -> None:
     assert told(advance(scheduler)) == [("full", (1,), "length")]
 
 
-def test_a_request_without_room_is_passed_but_only_so_often() -> None:
-    scheduler = build_scheduler(num_blocks=12, max_num_seqs=3)
+@pytest.mark.parametrize("max_num_seqs", [3, 40], ids=["one-by-one", "all-in-one-step"])
+def test_a_request_without_room_is_passed_but_only_so_often(max_num_seqs: int) -> None:
+    scheduler = build_scheduler(60, max_num_seqs, max_num_batched_tokens=64, max_model_len=256)
     scheduler.add(request("holder", 16, max_tokens=48))
     advance(scheduler)
-    scheduler.add(request("large", 36))
+    scheduler.add(request("large", 230, max_tokens=1))
     for index in range(30):
         scheduler.add(request(f"small-{index}", 2, max_tokens=1))
     ended = [o.request_id for o in finish(scheduler) if o.finish_reason]
