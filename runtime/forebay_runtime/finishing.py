@@ -66,7 +66,7 @@ def error_of(request: Request) -> str | None:
 
 def add_prompt_logprobs(request: Request, start: int, scores: Sequence[TokenLogprobs]) -> None:
     """Take the scores of the tokens after start; those known before a preemption stay."""
-    if request.sampling.num_prompt_logprobs is None or request.has_output:
+    if request.sampling.num_prompt_logprobs is None:
         return
     known = request.prompt_logprobs
     if not known:
