@@ -68,9 +68,9 @@ class Tokenizer:
         self._backend = backend
         self._added = backend.get_added_tokens_decoder()
         self._pieces: dict[int, bytes] = {}
-        decoder = _decoder_kinds(backend.decoder)
-        self._is_byte_level = _is_byte_level(decoder)
-        self._prefixes_space = bool(decoder & {"Strip", "Metaspace"})
+        steps = _decoder_steps(backend.decoder)
+        self._is_byte_level = _is_byte_level(steps)
+        self._prefixes_space = _prefixes_space(steps)
         self.special = special
         self.longest_token_chars = max(map(len, vocabulary))
         ends = {id_ for id_, token in self._added.items() if token.content in END_OF_TURN}
@@ -185,8 +185,17 @@ def _folder_special_tokens(folder: Path, backend: Backend) -> SpecialTokens:
     return SpecialTokens(names, ends, bos, bool(adds_bos))
 
 
-def _is_byte_level(kinds: frozenset[str]) -> bool:
+def _decoder_steps(decoder: decoders.Decoder | None) -> list[dict[str, Any]]:
+    """The steps by which tokens become text."""
+    if decoder is None:
+        return []
+    document: dict[str, Any] = json.loads(decoder.__getstate__())
+    return list(document["decoders"]) if document["type"] == "Sequence" else [document]
+
+
+def _is_byte_level(steps: list[dict[str, Any]]) -> bool:
     """Does the vocabulary spell bytes (True), or text with `▁` for spaces (False)?"""
+    kinds = {str(step["type"]) for step in steps}
     if "ByteLevel" in kinds:
         return True
     if kinds & {"ByteFallback", "Metaspace"}:
@@ -197,13 +206,13 @@ def _is_byte_level(kinds: frozenset[str]) -> bool:
     )
 
 
-def _decoder_kinds(decoder: decoders.Decoder | None) -> frozenset[str]:
-    """The steps by which tokens become text."""
-    if decoder is None:
-        return frozenset()
-    document: dict[str, Any] = json.loads(decoder.__getstate__())
-    steps = document["decoders"] if document["type"] == "Sequence" else [document]
-    return frozenset(str(step["type"]) for step in steps)
+def _prefixes_space(steps: list[dict[str, Any]]) -> bool:
+    """Does encoding put a space before a text? Then decoding takes it off."""
+    return any(
+        step["type"] == "Strip"
+        or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
+        for step in steps
+    )
 
 
 def _byte_alphabet() -> dict[str, int]:

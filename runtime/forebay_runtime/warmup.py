@@ -1,8 +1,8 @@
 """Runs, before the first request, every shape that requests can bring.
 
-All layers have the same shapes, so one layer runs all of them and the whole model only a few: that
-compiles every product and touches every buffer in a fraction of the time. What it writes to the KV
-cache is overwritten before it is read.
+Layers of a kind have the same shapes, so one of each kind runs all of them and the whole model only
+a few: that compiles every product and touches every buffer in a fraction of the time. What it
+writes to the KV cache is overwritten before it is read.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
     runner.shapes.end_warm_up()
     start = time.perf_counter()
     runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)
-    return (time.perf_counter() - start) * runner.model.config.sizes.num_layers
+    elapsed_seconds, model = time.perf_counter() - start, runner.model
+    return elapsed_seconds * model.config.sizes.num_layers / model.num_layer_kinds
 
 
 def _check_finite(logits: Tensor) -> None:

@@ -3,6 +3,7 @@
 Names come from the gguf package, so that they are not our reader's own.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,9 @@ def _add_numbers(writer: gguf.GGUFWriter, config: Any) -> None:
         for length in ("long", "short"):
             factors = np.array(rope[f"{length}_factor"], np.float32)
             writer.add_tensor(f"rope_factors_{length}.weight", factors)
-        writer.add_rope_scaling_attn_factors(rope["attention_factor"])
+        original = rope["original_max_position_embeddings"]
+        ratio = config.max_position_embeddings / original
+        writer.add_rope_scaling_attn_factors((1 + math.log(ratio) / math.log(original)) ** 0.5)
     if kind == "llama3":
         writer.add_tensor("rope_freqs.weight", _llama3_factors(config, rope))
     if rope.get("partial_rotary_factor", 1.0) != 1.0:

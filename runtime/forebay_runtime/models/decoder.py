@@ -109,6 +109,11 @@ class Decoder:
         return self.config.sizes.window
 
     @property
+    def num_layer_kinds(self) -> int:
+        """Layers that differ in more than their weights; those of a kind have the same shapes."""
+        return len(set(self.config.blueprint.layers))
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of all weights, a tied embedding once."""
         num_bytes = self._embedding.nbytes + self._norm.nbytes

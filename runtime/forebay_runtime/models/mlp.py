@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.models.projection import Projection
 from forebay_runtime.models.weights import WeightReader
+from forebay_runtime.shapes import padded_size
 
 _GATES = {"silu": ops.silu_mul, "gelu_pytorch_tanh": ops.gelu_tanh_mul}
 
@@ -57,6 +59,12 @@ class Expert:
         """Shapes: x, out [n, h]."""
         return self._down(self._gate(self._gate_up(x)))
 
+    def run_padded(self, x: Tensor) -> Tensor:
+        """The same for any number of rows, in one of the sizes that warm-up has run."""
+        num_rows = x.shape[0]
+        padding = padded_size(num_rows) - num_rows
+        return self(functional.pad(x, (0, 0, 0, padding)))[:num_rows] if padding else self(x)
+
 
 class Mixture:
     """Experts of which each token passes a few, and in some families one that all tokens pass.
@@ -95,7 +103,7 @@ class Mixture:
         out = torch.zeros_like(x)
         for number, places in ops.group_by_expert(experts, len(self._experts)):
             tokens = places // self._num_chosen
-            out.index_add_(0, tokens, self._experts[number](x[tokens]) * weights[places])
+            out.index_add_(0, tokens, self._experts[number].run_padded(x[tokens]) * weights[places])
         if self._shared is not None:
             expert, gate = self._shared
             out += gate(x).sigmoid() * expert(x)

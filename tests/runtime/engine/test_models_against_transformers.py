@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from forebay_runtime.assembly import build_engine
+from forebay_runtime.batch import Batch, Chunk
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.scheduler import Batch, Chunk
 from tiny_model import FAMILIES, build_tiny, reference_logits, save_gguf, save_tiny
 
 PROMPT = [(7 * place + 3) % 131 for place in range(37)]
@@ -69,6 +69,22 @@ YARN = {
     "rope_theta": 1e4,
     "factor": 4.0,
     "original_max_position_embeddings": 64,
+}
+
+
+PARTIAL = {
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.75,
+    }
+}
+SCALED_GEMMA3 = {
+    "tie_word_embeddings": True,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    },
 }
 
 
@@ -164,17 +180,7 @@ def long_rope(num_factors: int, original: int) -> dict[str, Any]:
             id="gemma2-no-cap",
         ),
         pytest.param("gemma3", {}, id="gemma3"),
-        pytest.param(
-            "gemma3",
-            {
-                "tie_word_embeddings": True,
-                "rope_parameters": {
-                    "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
-                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-                },
-            },
-            id="gemma3-scaled",
-        ),
+        pytest.param("gemma3", SCALED_GEMMA3, id="gemma3-scaled"),
         pytest.param(
             "gemma3",
             {
@@ -185,17 +191,7 @@ def long_rope(num_factors: int, original: int) -> dict[str, Any]:
         ),
         pytest.param("phi3", {}, id="phi3"),
         pytest.param("phi3", {"sliding_window": 11}, id="phi3-window"),
-        pytest.param(
-            "phi3",
-            {
-                "rope_parameters": {
-                    "rope_type": "default",
-                    "rope_theta": 1e4,
-                    "partial_rotary_factor": 0.75,
-                }
-            },
-            id="phi3-partial",
-        ),
+        pytest.param("phi3", PARTIAL, id="phi3-partial"),
         pytest.param("phi3", long_rope(8, 128), id="phi3-longrope-short"),
         pytest.param("phi3", long_rope(8, 16), id="phi3-longrope-long"),
     ],
@@ -241,7 +237,10 @@ def test_logits_from_gguf(kind: str, tmp_path: Path) -> None:
         pytest.param("qwen3_moe", {}, id="qwen3-moe"),
         pytest.param("gemma2", {"tie_word_embeddings": True}, id="gemma2"),
         pytest.param("gemma3", {"tie_word_embeddings": True}, id="gemma3"),
+        pytest.param("gemma3", SCALED_GEMMA3, id="gemma3-scaled"),
         pytest.param("phi3", {"sliding_window": 11}, id="phi3-window"),
+        pytest.param("phi3", PARTIAL, id="phi3-partial"),
+        pytest.param("phi3", long_rope(8, 16), id="phi3-longrope-long"),
     ],
 )
 def test_logits_from_gguf_of_other_kinds(
