@@ -51,13 +51,17 @@ _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
 
 
-def build_engine(config: EngineConfig) -> Engine:
+def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None) -> Engine:
     """Read a model's weights and set everything up, cold.
 
+    end_tokens: what ends an answer, as the tokenizer knows it; by default what the model's files
+    name.
     Raises: StartError or ModelError, whose one sentence leads to the cause.
     """
     torch.set_num_threads(usable_cpus())
     described = describe_model(config.model_path)
+    if end_tokens is None:
+        end_tokens = described.eos_token_ids
     placement = choose_placement(config, described)
     shape = _block_shape(config, described, placement)
     limits = choose_limits(config, described.inspection.config.max_position_embeddings, shape)
@@ -68,10 +72,10 @@ def build_engine(config: EngineConfig) -> Engine:
     scheduler = Scheduler(
         BlockPool(num_blocks, config.block_size),
         limits,
-        described.eos_token_ids,
+        end_tokens,
         choose_rules(config, model.window),
     )
-    sampler = Sampler(described.eos_token_ids, is_batch_invariant=config.batch_invariant)
+    sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
     planned = plan_terms(
         described.inspection, placement.device, _name(placement.dtype), limits, runner.cache_bytes
     )

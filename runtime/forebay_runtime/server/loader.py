@@ -33,7 +33,7 @@ def load_model(model: str, config: EngineConfig, options: ServeOptions) -> Model
     from forebay_runtime.assembly import build_engine
 
     config = replace(config, model_path=path)
-    return Model(build_engine(config), tokenizer, template, config)
+    return Model(build_engine(config, tokenizer.eos_token_ids), tokenizer, template, config)
 
 
 def read_text_parts(

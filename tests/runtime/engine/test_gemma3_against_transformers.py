@@ -31,11 +31,11 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
+def engine(tokenizer: Tokenizer) -> Iterator[Engine]:
     config = EngineConfig(
         gemma3_path(), device="cpu", dtype="float32", max_model_len=1024, max_num_seqs=5
     )
-    yield build_engine(config)
+    yield build_engine(config, tokenizer.eos_token_ids)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,15 @@ def test_greedy_answers_are_transformers(tokenizer: Tokenizer, engine: Engine, o
 
 def test_a_turns_end_ends_an_answer(tokenizer: Tokenizer, engine: Engine) -> None:
     (end_of_turn,) = tokenizer.encode("<end_of_turn>", add_special_tokens=False)
-    assert tokenizer.eos_token_ids == {1, end_of_turn}
-    assert engine.eos_token_ids <= tokenizer.eos_token_ids
+    assert engine.eos_token_ids == tokenizer.eos_token_ids == {1, end_of_turn}
     assert tokenizer.token_bytes(end_of_turn) == b""
+    # Certain to come: at that bias no other token is as good.
+    sampling = SamplingParams(9, temperature=0, logit_bias=((end_of_turn, 1e4),))
+    engine.add(Request("turn", tokenizer.encode("Hello"), sampling))
+    outputs = []
+    while engine.has_work:
+        outputs += engine.step()
+    assert [output.finish_reason for output in outputs] == ["stop"]
 
 
 @pytest.mark.parametrize(
