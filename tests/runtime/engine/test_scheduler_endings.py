@@ -49,6 +49,7 @@ def score(token_id: int) -> TokenLogprobs:
         pytest.param(
             {"min_tokens": 2, "stop_token_ids": frozenset({3})}, 3, None, id="stop-token-too-early"
         ),
+        pytest.param({"min_tokens": 1}, EOS, "stop", id="end-of-sequence-just-late-enough"),
         pytest.param({"max_tokens": 1}, 1, "length", id="max-tokens"),
         pytest.param({"max_tokens": 1}, EOS, "stop", id="end-of-sequence-as-last-token"),
         pytest.param({}, 1, None, id="goes-on"),

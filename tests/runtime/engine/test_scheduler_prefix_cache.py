@@ -145,15 +145,24 @@ def test_an_urgent_request_waits_for_no_less_urgent_one() -> None:
     assert len(scheduler.running) == 2
 
 
-def test_a_preempted_request_finds_its_own_blocks_again() -> None:
+@pytest.mark.parametrize(
+    ("more", "num_queries"),
+    [
+        pytest.param({}, 25, id="counted-once"),
+        pytest.param({"num_prompt_logprobs": 0}, 3, id="whose-prompt-was-scored-before"),
+    ],
+)
+def test_a_preempted_request_finds_its_own_blocks_again(
+    more: dict[str, int], num_queries: int
+) -> None:
     scheduler = build_scheduler(max_num_seqs=1, policy="priority", max_num_batched_tokens=64)
-    scheduler.add(request("a", PROMPT, priority=1))
+    scheduler.add(request("a", PROMPT, priority=1, **more))
     advance(scheduler)
     advance(scheduler)
     scheduler.add(request("urgent", 3, max_tokens=1))
     advance(scheduler)
     assert picked(scheduler.schedule()) == [("a", 20, 4)]
-    assert scheduler.load_now().num_prefix_queries == 25, "who comes back is not counted again"
+    assert scheduler.load_now().num_prefix_queries == num_queries
 
 
 def test_admission_needs_no_room_for_what_another_holds() -> None:
