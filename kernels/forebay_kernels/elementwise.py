@@ -73,16 +73,27 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return functional.gelu(gate_up[:, :size], approximate="tanh").mul_(gate_up[:, size:])
 
 
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)). Shapes: x, out [T, N]."""
+    return torch.sigmoid(x)
+
+
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Bend numbers so that none is beyond cap: cap * tanh(x / cap), in float32."""
     return torch.tanh(x.float() / cap) * cap
 
 
+_FINITE = (0.0, 65504.0, -65504.0)
+"""What NaN, inf and -inf become: of the largest that every dtype can hold, products stay finite."""
+
+
 def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Put each token's key and value into its slot; rows past the slots are padding.
 
+    Only finite numbers: a slot is read, with a weight of zero, by whoever shares a call with its
+    owner or gets its block next, and zero times NaN is NaN.
     Shapes: k, v [T, K, D]; k_cache, v_cache [P, B, K, D]; slots [at most T] int64.
     """
     num_tokens = slots.shape[0]
-    k_cache.flatten(0, 1).index_copy_(0, slots, k[:num_tokens])
-    v_cache.flatten(0, 1).index_copy_(0, slots, v[:num_tokens])
+    k_cache.flatten(0, 1).index_copy_(0, slots, torch.nan_to_num(k[:num_tokens], *_FINITE))
+    v_cache.flatten(0, 1).index_copy_(0, slots, torch.nan_to_num(v[:num_tokens], *_FINITE))

@@ -24,6 +24,7 @@ gelu_tanh_mul = by_rows()(elementwise.gelu_tanh_mul)
 rms_norm = by_rows()(elementwise.rms_norm)
 rms_norm_heads = by_rows()(elementwise.rms_norm_heads)
 rotate = by_rows(3)(elementwise.rotate)
+sigmoid = by_rows()(elementwise.sigmoid)
 silu_mul = by_rows()(elementwise.silu_mul)
 softcap = by_rows()(elementwise.softcap)
 
@@ -56,6 +57,7 @@ __all__ = [
     "rms_norm_heads",
     "rope_table",
     "rotate",
+    "sigmoid",
     "silu_mul",
     "softcap",
     "write_kv",

@@ -106,5 +106,5 @@ class Mixture:
             out.index_add_(0, tokens, self._experts[number].run_padded(x[tokens]) * weights[places])
         if self._shared is not None:
             expert, gate = self._shared
-            out += gate(x).sigmoid() * expert(x)
+            out += ops.sigmoid(gate(x)) * expert(x)
         return residual + out
