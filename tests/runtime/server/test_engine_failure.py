@@ -41,7 +41,7 @@ def test_a_broken_engine_ends_answers_with_an_error_and_the_process_with_its_cau
 
 
 def test_an_engine_that_dies_leaves_nobody_without_an_answer(tmp_path: Path) -> None:
-    long = {"max_tokens": 4000}
+    long = {"max_tokens": 4000, "ignore_eos": True}
     chat = {"messages": [{"role": "user", "content": "ab"}], "n": 2} | long
     asked = [
         ("/v1/completions", {"prompt": "ab", "n": 3} | long),

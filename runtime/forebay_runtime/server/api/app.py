@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from forebay_runtime.server.api import answers
 from forebay_runtime.server.api.bodies.chat import ChatBody
@@ -70,24 +71,27 @@ ENDPOINTS = (
 )
 
 
-def build_app(service: Service) -> FastAPI:
+def build_app(service: Service) -> Starlette:
     """Build the application around a service."""
-    app = FastAPI(openapi_url=None, redirect_slashes=False)
     context = Context(service)
-    for endpoint in ENDPOINTS:
-        _add(app, context, endpoint)
-    app.add_route("/openapi.json", _get_description)
-    app.add_exception_handler(ApiError, _on_api_error)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(Exception, _on_crash)
+    routes = [_build_route(context, endpoint) for endpoint in ENDPOINTS]
+    app = Starlette(
+        routes=[*routes, Route("/openapi.json", _get_description)],
+        exception_handlers={
+            ApiError: _on_api_error,
+            HTTPException: _on_http_error,
+            Exception: _on_crash,
+        },
+    )
+    app.router.redirect_slashes = False
     return app
 
 
-def _add(app: FastAPI, context: Context, endpoint: Endpoint) -> None:
+def _build_route(context: Context, endpoint: Endpoint) -> Route:
     async def handle(request: Request) -> Response:
         return await endpoint.handler(context, request)
 
-    app.add_route(endpoint.path, handle, methods=[endpoint.method])
+    return Route(endpoint.path, handle, methods=[endpoint.method])
 
 
 @functools.cache
