@@ -206,7 +206,7 @@ class Case:
 
     def _overhead_bytes(self, tp: int) -> int:
         is_cpu = self.demand.device == "CPU"
-        return terms.CPU_PROCESS_BYTES if is_cpu else terms.gpu_overhead_bytes(tp)
+        return terms.cpu_process_bytes(self.config) if is_cpu else terms.gpu_overhead_bytes(tp)
 
     def _batched_tokens(self, num_seqs: int) -> int:
         asked = self.demand.max_num_batched_tokens

@@ -30,16 +30,17 @@ GRAPHS_BYTES = GIB // 2
 COMMUNICATION_BYTES = 15 * GIB // 100
 COMMUNICATION_BYTES_PARALLEL = 6 * GIB // 10
 
-CPU_PROCESS_BYTES = 832 * MIB
-"""The interpreter with torch, the server and a tokenizer, and what torch keeps for kernels.
+CPU_PROCESS_BYTES = 768 * MIB
+"""The interpreter with torch and the server, and what torch keeps for kernels.
 
-Measured with SmolLM2-135M on x86-64 (torch 2.15, its CUDA build, 1 and 2 threads; 64 are no more):
-622 to 646 MiB resident beside weights and cache when loaded, of which 270 are mapped libraries;
-45 to 65 MiB more for kernels compiled in warm-up; 30 to 50 MiB more under load. The rest is room
-for larger vocabularies and many connections. Held to its plan of 1,568 MiB (2,048 tokens, 8
-requests) by the kernel's memory controller, the server peaked at 1,180 MiB charged to it with 8
-full requests in progress, as libraries that other processes have mapped are not.
+Measured on x86-64 (torch 2.15, its CUDA build, 2 threads), resident beside weights, cache and
+activations after 32 requests, 16 at a time, with scores and structured output, both processes:
+782 MiB for SmolLM2-135M (49,152 tokens) and 1,162 MiB for Gemma 3 270M (262,144 tokens), of which
+275 are mapped libraries. What a vocabulary adds is counted apart.
 """
+CPU_BYTES_PER_TOKEN_ID = 2_048
+"""A vocabulary's tokenizer, and its tries for structured output in the server and in the process
+that tries structures: the two models above differ by 1.8 KiB a token."""
 CPU_LOAD_BYTES_PER_ELEMENT = 8
 """What loading holds beside the weights for each element of the largest product: a second copy in
 float32 while it is brought into the layout that the CPU is fastest with, and as much again."""
@@ -163,7 +164,12 @@ def cpu_overhead_bytes(inspection: Inspection, working_bytes: int = 0) -> int:
     inner = max(config.intermediate_size, config.expert_intermediate_size)
     rows = max(vocabulary, 2 * inner, heads)
     loading = rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
-    return CPU_PROCESS_BYTES + max(0, loading - working_bytes)
+    return cpu_process_bytes(config) + max(0, loading - working_bytes)
+
+
+def cpu_process_bytes(config: ModelConfig) -> int:
+    """Bytes of a CPU pod's processes that no tensor of ours holds."""
+    return CPU_PROCESS_BYTES + config.vocab_size * CPU_BYTES_PER_TOKEN_ID
 
 
 def cpu_attention_token_bytes(

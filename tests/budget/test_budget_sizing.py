@@ -10,7 +10,7 @@ from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
 from forebay_budget.sizing import Demand, Fit, Misfit, Nearest, size
 from forebay_budget.terms import (
     CPU_LOAD_BYTES_PER_ELEMENT,
-    CPU_PROCESS_BYTES,
+    cpu_process_bytes,
     kv_token_bytes,
     weights_bytes,
 )
@@ -399,7 +399,7 @@ def test_a_cpu_pod_without_a_budget_gets_the_memory_that_the_need_takes() -> Non
     assert answer.terms.activation_bytes == (
         512 * (3 * 1536 + (9 + 6) * 64 + 3 * 576) * 4 + 2048 * attention
     )
-    assert answer.terms.overhead_bytes == CPU_PROCESS_BYTES
+    assert answer.terms.overhead_bytes == cpu_process_bytes(SMOLLM2.config)
     assert answer.terms.total_bytes <= answer.budget_bytes < answer.terms.total_bytes + MIB
     assert (answer.tensor_parallel_size, answer.gpu_memory_utilization) == (1, None)
     assert "gpuMemoryUtilization" not in answer.to_plan()
@@ -413,7 +413,14 @@ def test_a_cpu_pod_has_room_for_loading_where_that_takes_more_than_serving() -> 
     loading = 49152 * 576 * CPU_LOAD_BYTES_PER_ELEMENT
     serving = terms.kv_cache_bytes + terms.activation_bytes
     assert serving < loading
-    assert terms.total_bytes == terms.weights_bytes + CPU_PROCESS_BYTES + loading
+    assert terms.total_bytes == terms.weights_bytes + cpu_process_bytes(untied.config) + loading
+
+
+def test_a_larger_vocabulary_takes_more_of_a_cpu_pod() -> None:
+    """Its tokenizer, and its tries for structured output in two processes."""
+    large = replace(SMOLLM2.config, vocab_size=262_144)
+    difference = cpu_process_bytes(large) - cpu_process_bytes(SMOLLM2.config)
+    assert difference == (262_144 - 49_152) * 2_048
 
 
 def test_a_cpu_pods_cache_is_no_larger_than_its_requests_can_fill() -> None:
@@ -428,7 +435,7 @@ def test_a_cpu_pod_that_is_too_small_names_the_budget() -> None:
 
     assert answer.message == (
         "The model needs 1.4 GiB, but vram.budget allows 1.0 GiB; it would fit with "
-        "vram.budget 1408Mi."
+        "vram.budget 1472Mi."
     )
 
 
