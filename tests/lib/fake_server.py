@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.config import EngineConfig
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.process import leave, run_server
 from forebay_runtime.server.service import Model
@@ -24,8 +25,8 @@ def main() -> None:
 
     def load() -> Model:
         tokenizer = build_byte_tokenizer()
-        names = tokenizer.special.names
-        return Model(FakeEngine(**engine), tokenizer, ChatTemplate(template, names))
+        read = ChatTemplate(template, tokenizer.special.names)
+        return Model(FakeEngine(**engine), tokenizer, read, EngineConfig(Path("fake")))
 
     leave(run_server(ServeOptions(termination_log=log, **options), load))
 

@@ -13,14 +13,12 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import EngineLike
-from forebay_runtime.request import Load, Request
-from forebay_runtime.server.api.limits import Limits
+from forebay_runtime.request import Request
 from forebay_runtime.server.connection import Connection
 from forebay_runtime.server.engine_figures import Gauges
 from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
@@ -46,7 +44,7 @@ class Model:
     engine: EngineLike
     tokenizer: Tokenizer
     template: ChatTemplate
-    config: EngineConfig = EngineConfig(Path("model"))
+    config: EngineConfig
 
 
 class Service:
@@ -65,7 +63,9 @@ class Service:
         self._engine: EngineLike | None = None  # once warm
         self._structures: StructureCompiler | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        callbacks = Callbacks(self._on_warm, self._on_failure, self._on_step)
+        callbacks = Callbacks(
+            self._on_warm, self._on_failure, lambda load: self.metrics.observe_step(load)
+        )
         self.loop = EngineLoop(self._load_engine, callbacks, options.min_stall_seconds)
         self.metrics = ServerMetrics(
             options.served_model_name, Gauges(self.loop.load_now, lambda: self._engine)
@@ -100,7 +100,7 @@ class Service:
             "Became ready seconds=%.1f max_model_len=%d kv_cache_tokens=%d max_num_seqs=%d "
             "max_num_batched_tokens=%d prefix_caching=%s policy=%s batch_invariant=%s",
             seconds,
-            self.limits.max_model_len,
+            self.model.engine.max_model_len,
             num_kv_tokens,
             self.options.max_num_seqs,
             config.max_num_batched_tokens,
@@ -121,9 +121,6 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _on_step(self, load: Load) -> None:
-        self.metrics.observe_step(load)
-
     def _on_failure(self, cause: BaseException) -> None:
         logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
         self.failure = cause
@@ -143,7 +140,7 @@ class Service:
     def structures(self) -> StructureCompiler:
         """Compiles the forms that answers are held to."""
         if self._structures is None:
-            vocab_size = self.limits.vocab_size
+            vocab_size = self.model.engine.vocab_size
             self._structures = StructureCompiler(self.model.tokenizer, self.end_ids, vocab_size)
         return self._structures
 
@@ -151,12 +148,6 @@ class Service:
         """End what was begun beside the engine."""
         if self._structures is not None:
             self._structures.close()
-
-    @property
-    def limits(self) -> Limits:
-        """What a prompt must keep to."""
-        engine = self.model.engine
-        return Limits(engine.max_model_len, engine.vocab_size)
 
     @property
     def end_ids(self) -> frozenset[int]:

@@ -11,6 +11,7 @@ import pytest
 
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.server.generation import Telling
 from forebay_runtime.server.loader import read_text_parts
@@ -23,7 +24,8 @@ from smollm2 import smollm2_path
 
 def load() -> Model:
     tokenizer = build_byte_tokenizer()
-    return Model(FakeEngine(), tokenizer, ChatTemplate(TEMPLATE, tokenizer.special.names))
+    template = ChatTemplate(TEMPLATE, tokenizer.special.names)
+    return Model(FakeEngine(), tokenizer, template, EngineConfig(Path("fake")))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Tool calls between the parser and the client: how many are let through, and whole ones."""
+"""Tool calls as OpenAI spells them: in pieces, and whole."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 from forebay_runtime.parsing import ToolCallDelta
 
 
-def keep_calls(calls: Iterable[ToolCallDelta], takes_many: bool) -> tuple[ToolCallDelta, ...]:
-    """All calls of an answer, or the first alone; takes_many: the body's parallel_tool_calls."""
-    return tuple(call for call in calls if takes_many or call.index == 0)
+def spell_call(call: ToolCallDelta) -> dict[str, Any]:
+    """A piece of a call in a stream's delta."""
+    function = {"arguments": call.arguments}
+    if call.name is None:
+        return {"index": call.index, "function": function}
+    return {
+        "index": call.index,
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name} | function,
+    }
 
 
 def join_calls(deltas: Iterable[ToolCallDelta]) -> list[dict[str, Any]]:
-    """Whole calls out of their pieces, as OpenAI spells them in a message."""
+    """Whole calls out of their pieces, for a message."""
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
         if delta.name is not None:

@@ -25,7 +25,7 @@ from forebay_runtime.server.api.structure import choose_chat_form, compile_chat_
 async def create_chat_completion(context: Context, request: Request) -> Response:
     """Answer a conversation."""
     body = await context.read(ChatBody, request)
-    tools = read_tools(body)
+    tools = read_tools(body.tools, body.tool_choice)
     scores = _choose_scores(context, body)
     prompt = await render_chat(context, body, body, tools)
     reading = Reading.of(context, tools, prompt)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from forebay_runtime.parsing import ChatParser, Delta, ToolCallDelta
+from forebay_runtime.parsing import ChatParser, Delta
 from forebay_runtime.server.api.bodies.chat import ChatBody
-from forebay_runtime.server.api.calls import join_calls, keep_calls
+from forebay_runtime.server.api.calls import join_calls, spell_call
 from forebay_runtime.server.api.context import Head
 from forebay_runtime.server.api.messages import to_text
 from forebay_runtime.server.api.prompts import Prompt
@@ -106,7 +106,8 @@ class ChatWording:
             delta += choice.parser.flush()
         body = self._plan.body
         reasoning = delta.reasoning if body.include_reasoning else ""
-        calls = keep_calls(delta.tool_calls, body.parallel_tool_calls)
+        is_many = body.parallel_tool_calls
+        calls = tuple(call for call in delta.tool_calls if is_many or call.index == 0)
         return Delta(reasoning, delta.content, calls)
 
     def _message(self, index: int, answer: Piece) -> dict[str, Any]:
@@ -142,7 +143,7 @@ class ChatWording:
         if delta.content:
             body["content"] = delta.content
         if delta.tool_calls:
-            body["tool_calls"] = [_spell_call(call) for call in delta.tool_calls]
+            body["tool_calls"] = [spell_call(call) for call in delta.tool_calls]
         return body
 
     def _take_tokens(self, choice: _Choice) -> tuple[Token, ...]:
@@ -179,15 +180,3 @@ class ChatWording:
         if reason == "stop" and choice.parser.has_tool_calls and is_free:
             reason = "tool_calls"
         return {"finish_reason": reason, "stop_reason": piece.stop_reason}
-
-
-def _spell_call(call: ToolCallDelta) -> dict[str, Any]:
-    function = {"arguments": call.arguments}
-    if call.name is None:
-        return {"index": call.index, "function": function}
-    return {
-        "index": call.index,
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name} | function,
-    }

@@ -28,7 +28,6 @@ from forebay_runtime.server.api.limits import Limits
 from forebay_runtime.server.errors import WrongMediaType, show
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
-from forebay_runtime.structured import StructureCompiler
 from forebay_runtime.tokenizer import Tokenizer
 
 
@@ -67,7 +66,8 @@ class Context:
     @property
     def limits(self) -> Limits:
         """What a prompt must keep to."""
-        return self.service.limits
+        engine = self.service.model.engine
+        return Limits(engine.max_model_len, engine.vocab_size)
 
     @cached_property
     def tool_parser(self) -> str | None:
@@ -78,11 +78,6 @@ class Context:
     def reasoning_parser(self) -> str | None:
         """How the model writes its thoughts, None where it does not."""
         return choose_reasoning_parser(self.template.source, self.options.reasoning_parser)
-
-    @property
-    def structures(self) -> StructureCompiler:
-        """Compiles the forms that answers are held to."""
-        return self.service.structures
 
     async def reasoning_tokens(self) -> ReasoningTokens:
         """The model's tokens, as far as reasoning goes; looked through once, on a thread."""

@@ -14,7 +14,8 @@ from forebay_runtime.request import SamplingParams
 from forebay_runtime.server.api.answer import close_all, collect, nobody, until_gone
 from forebay_runtime.server.api.bodies.embeddings import EmbeddingBody
 from forebay_runtime.server.api.context import Context
-from forebay_runtime.server.api.prompts import check_prompts, read_prompt
+from forebay_runtime.server.api.limits import check_prompt
+from forebay_runtime.server.api.prompts import read_prompt
 from forebay_runtime.server.api.sampling import build_request
 from forebay_runtime.server.api.usage import count_usage
 from forebay_runtime.server.errors import BadRequest, build_json_response
@@ -29,7 +30,8 @@ async def create_embeddings(context: Context, request: Request) -> Response:
     prompts = [
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
     ]
-    check_prompts(context, prompts, "input", num_least=0)
+    for prompt in prompts:
+        check_prompt(prompt.token_ids, context.limits, "input", num_least=0)
     requests = [build_request(body, prompt, _NOTHING_SAMPLED) for prompt in prompts]
     for each in requests:
         each.pooling = body.pooling

@@ -19,7 +19,7 @@ class Limits:
     vocab_size: int
 
 
-def check_prompt(token_ids: Sequence[int], limits: Limits, param: str, num_least: int = 1) -> None:
+def check_prompt(token_ids: Sequence[int], limits: Limits, param: str, num_least: int) -> None:
     """Refuse prompts that are empty, no tokens of this model, or leave too little room.
 
     num_least: tokens that the answer needs room for, 1 or 0.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from forebay_runtime.server.api.bodies.generation import PromptBody
 from forebay_runtime.server.api.context import Context
-from forebay_runtime.server.api.limits import check_prompt
 from forebay_runtime.server.errors import BadRequest
 
 _LONG_TEXT_CHARS = 2_000
@@ -48,13 +47,13 @@ async def read_prompt(
     Raises: BadRequest.
     """
     if isinstance(given, list):
-        return Prompt(truncate(context, body, given))
+        return Prompt(_truncate(context, body, given))
     token_ids = await encode(context, given, add_special_tokens)
-    kept = truncate(context, body, token_ids)
+    kept = _truncate(context, body, token_ids)
     return Prompt(kept, given if len(kept) == len(token_ids) else None)
 
 
-def truncate(context: Context, body: PromptBody, token_ids: list[int]) -> list[int]:
+def _truncate(context: Context, body: PromptBody, token_ids: list[int]) -> list[int]:
     """Keep the last tokens, or the first, as the body says; -1 keeps what the model can take.
 
     Raises: BadRequest if more were to be kept than the model can take.
@@ -72,12 +71,3 @@ def truncate(context: Context, body: PromptBody, token_ids: list[int]) -> list[i
     if body.truncation_side == "right":
         return token_ids[:num_kept]
     return token_ids[max(0, len(token_ids) - num_kept) :]
-
-
-def check_prompts(context: Context, prompts: list[Prompt], param: str, num_least: int) -> None:
-    """Check every prompt against the engine.
-
-    Raises: BadRequest.
-    """
-    for prompt in prompts:
-        check_prompt(prompt.token_ids, context.limits, param, num_least)

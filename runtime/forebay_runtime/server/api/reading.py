@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from forebay_runtime.parsing import ChatParser, Tools, build_chat_parser, list_markers, parse_tools
-from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.prompts import Prompt
 from forebay_runtime.server.errors import BadRequest
@@ -53,13 +53,13 @@ class Reading:
         )
 
 
-def read_tools(body: ChatBody) -> Tools:
+def read_tools(tools: Any, tool_choice: Any = None) -> Tools:
     """The tools of a chat and how to choose among them.
 
     Raises: BadRequest.
     """
     try:
-        return parse_tools(body.tools, body.tool_choice)
+        return parse_tools(tools, tool_choice)
     except ValueError as exc:
         param = "tool_choice" if str(exc).startswith("tool_choice") else "tools"
         raise BadRequest(str(exc), param=param) from None

@@ -11,8 +11,8 @@ from forebay_runtime.request import Constraint, Request, SamplingParams
 from forebay_runtime.server.api.bodies.fields import MAX_CHOICES
 from forebay_runtime.server.api.bodies.generation import PromptBody, SamplingBody
 from forebay_runtime.server.api.context import Context
-from forebay_runtime.server.api.limits import TokenLimit, check_token_ids
-from forebay_runtime.server.api.prompts import Prompt, check_prompts
+from forebay_runtime.server.api.limits import TokenLimit, check_prompt, check_token_ids
+from forebay_runtime.server.api.prompts import Prompt
 from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.generation import Telling
 from forebay_runtime.tokenizer import Tokenizer
@@ -51,7 +51,8 @@ def build_requests(
             f"and one request may ask for at most {MAX_CHOICES}",
             param="n",
         )
-    check_prompts(context, prompts, ask.param, ask.limit.num_least)
+    for prompt in prompts:
+        check_prompt(prompt.token_ids, context.limits, ask.param, ask.limit.num_least)
     sampling = _build_sampling(context, body, ask.scores)
     return [
         build_request(body, prompt, replace(choice, max_tokens=max_tokens), ask.constrain)

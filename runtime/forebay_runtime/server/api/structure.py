@@ -61,7 +61,7 @@ async def compile_form(context: Context, form: Form | None) -> Callable[[], Cons
     if form is None:
         return None
     try:
-        compiled = await context.structures.compile(form.spec)
+        compiled = await context.service.structures.compile(form.spec)
     except StructureError as exc:
         raise BadRequest(f"{form.param} cannot be had: {exc}", param=form.param) from None
     return compiled.start

@@ -5,13 +5,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forebay_runtime.parsing import parse_tools
 from forebay_runtime.server.api.bodies.tokens import DetokenizeBody, TokenizeBody
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.limits import check_token_ids
 from forebay_runtime.server.api.prompts import encode
+from forebay_runtime.server.api.reading import read_tools
 from forebay_runtime.server.api.rendering import render_text
-from forebay_runtime.server.errors import BadRequest, build_json_response
+from forebay_runtime.server.errors import build_json_response
 
 
 async def tokenize(context: Context, request: Request) -> Response:
@@ -19,7 +19,7 @@ async def tokenize(context: Context, request: Request) -> Response:
     body = await context.read(TokenizeBody, request)
     text, adds_special = body.prompt, body.add_special_tokens
     if text is None:
-        text = await _render(context, body)
+        text = await render_text(context, body, read_tools(body.tools))
     elif adds_special is None:
         adds_special = True
     ids = await encode(context, text, bool(adds_special))
@@ -39,11 +39,3 @@ async def detokenize(context: Context, request: Request) -> Response:
     body = await context.read(DetokenizeBody, request)
     check_token_ids(body.tokens, context.limits, "tokens")
     return build_json_response({"prompt": context.tokenizer.decode(body.tokens)})
-
-
-async def _render(context: Context, body: TokenizeBody) -> str:
-    try:
-        tools = parse_tools(body.tools, None)
-    except ValueError as exc:
-        raise BadRequest(str(exc), param="tools") from None
-    return await render_text(context, body, tools)
