@@ -65,9 +65,9 @@ class CompletionChoice(TypedDict):
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"]
     stop_reason: str | int | None
-    token_ids: NotRequired[list[int]]
-    prompt_token_ids: NotRequired[list[int]]
-    prompt_logprobs: NotRequired[PromptLogprobs]
+    token_ids: list[int] | None
+    prompt_token_ids: list[int] | None
+    prompt_logprobs: PromptLogprobs | None
 
 
 class Completion(TypedDict):
@@ -79,7 +79,8 @@ class Completion(TypedDict):
     model: str
     choices: list[CompletionChoice]
     usage: UsageCounts
-    system_fingerprint: None
+    service_tier: None
+    system_fingerprint: str
 
 
 class CalledFunction(TypedDict):
@@ -137,7 +138,7 @@ class ChatChoice(TypedDict):
     logprobs: ChatLogprobs | None
     finish_reason: Literal["stop", "length", "tool_calls"]
     stop_reason: str | int | None
-    token_ids: NotRequired[list[int]]
+    token_ids: list[int] | None
 
 
 class ChatCompletion(TypedDict):
@@ -149,9 +150,10 @@ class ChatCompletion(TypedDict):
     model: str
     choices: list[ChatChoice]
     usage: UsageCounts
-    system_fingerprint: None
-    prompt_token_ids: NotRequired[list[int]]
-    prompt_logprobs: NotRequired[PromptLogprobs]
+    service_tier: None
+    system_fingerprint: str
+    prompt_token_ids: list[int] | None
+    prompt_logprobs: PromptLogprobs | None
     prompt_text: NotRequired[str]
 
 

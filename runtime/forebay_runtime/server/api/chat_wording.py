@@ -9,7 +9,7 @@ from typing import Any
 from forebay_runtime.parsing import ChatParser, Delta
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.calls import join_calls, spell_call
-from forebay_runtime.server.api.context import Head
+from forebay_runtime.server.api.context import FINGERPRINT, Head
 from forebay_runtime.server.api.messages import to_text
 from forebay_runtime.server.api.prompts import Prompt
 from forebay_runtime.server.api.reading import Reading
@@ -58,24 +58,22 @@ class ChatWording:
     def __init__(self, tokenizer: Tokenizer, plan: ChatPlan, head: Head) -> None:
         """head: what all objects share."""
         self._plan = plan
-        self._head = asdict(head)
+        self._head = asdict(head) | FINGERPRINT
         self._chunk = self._head | {"object": "chat.completion.chunk"}
         self._texts = TokenTexts(tokenizer, plan.body.return_tokens_as_token_ids)
         self._choices = [_Choice(plan.reading.build_parser()) for _ in range(plan.body.n)]
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
-        """Who speaks, first; then what is new; and last, in a chunk of its own, why it ended."""
+        """Who speaks, first; then what is new, and with the last of it why it ended."""
         choice = self._choices[index]
         chunks = [] if choice.has_begun else self._opening(index)
         choice.has_begun = True
         delta = self._parse(choice, piece)
         choice.untold += piece.tokens
         body = self._spell_delta(delta)
-        if body:
-            chunks.append(self._delta(index, body, self._take_tokens(choice)))
-        if piece.finish_reason is not None:
-            rest = self._take_tokens(choice)
-            chunks.append(self._delta(index, {}, rest, self._end(choice, piece)))
+        end = None if piece.finish_reason is None else self._end(choice, piece)
+        if body or end:
+            chunks.append(self._delta(index, body, self._take_tokens(choice), end))
         return chunks
 
     def counts(self, usage: Usage) -> dict[str, Any]:
@@ -89,7 +87,9 @@ class ChatWording:
             "object": "chat.completion",
             "choices": [self._message(*each) for each in enumerate(answers)],
             "usage": usage.to_body(),
-            "system_fingerprint": None,
+            "service_tier": None,
+            "prompt_token_ids": None,
+            "prompt_logprobs": None,
         }
         if body.prompt_logprobs is not None:
             scores, num_top = answers[0].prompt_scores, self._plan.scores.num_prompt_logprobs
@@ -124,7 +124,8 @@ class ChatWording:
         if calls:
             message["tool_calls"] = calls
         end = self._end(choice, answer)
-        return {"index": index, "message": message} | self._details(answer.tokens) | end
+        head = {"index": index, "message": message, "token_ids": None}
+        return head | self._details(answer.tokens) | end
 
     def _opening(self, index: int) -> list[dict[str, Any]]:
         body, prompt = self._plan.body, self._plan.prompt

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from forebay_runtime.server.api.answer import StreamForm, send_stream, send_whole
 from forebay_runtime.server.api.bodies.completions import DEFAULT_MAX_TOKENS, CompletionBody
-from forebay_runtime.server.api.context import Context, Head
+from forebay_runtime.server.api.context import FINGERPRINT, Context, Head
 from forebay_runtime.server.api.echo import Echo
 from forebay_runtime.server.api.limits import TokenLimit
 from forebay_runtime.server.api.prompts import Prompt, read_prompt
@@ -62,6 +62,10 @@ def _choose_scores(context: Context, body: CompletionBody) -> Scores:
     return Scores(num_logprobs, num_prompt_logprobs)
 
 
+_UNASKED = {"token_ids": None, "prompt_token_ids": None, "prompt_logprobs": None}
+"""Fields of a whole answer's choice that are null unless they were asked for."""
+
+
 @dataclass(frozen=True)
 class CompletionPlan:
     """Completions as they were asked for."""
@@ -79,7 +83,7 @@ class CompletionWording:
         self._body = body = plan.body
         self._prompts = plan.prompts
         self._scores = plan.scores
-        self._head = asdict(head) | {"object": "text_completion"}
+        self._head = asdict(head) | FINGERPRINT | {"object": "text_completion"}
         self._texts = TokenTexts(tokenizer, body.return_tokens_as_token_ids)
         self._echoes = [Echo(p, tokenizer) for p in plan.prompts] if body.echo else []
         self._has_begun = [False] * (len(plan.prompts) * body.n)
@@ -96,14 +100,10 @@ class CompletionWording:
     def whole(self, answers: Sequence[Piece], usage: Usage) -> dict[str, Any]:
         """One choice an answer, in the prompts' order."""
         choices = [
-            self._choice(index, answer, True) | self._prompt_logprobs(answer)
+            _UNASKED | self._choice(index, answer, True) | self._prompt_logprobs(answer)
             for index, answer in enumerate(answers)
         ]
-        return self._head | {
-            "choices": choices,
-            "usage": usage.to_body(),
-            "system_fingerprint": None,
-        }
+        return self._head | {"choices": choices, "usage": usage.to_body(), "service_tier": None}
 
     def _choice(self, index: int, piece: Piece, opens: bool) -> dict[str, Any]:
         echo = self._echoes[index // self._body.n] if self._echoes else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.metadata
 import time
 import uuid
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from forebay_runtime.server.errors import WrongMediaType, show
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
 from forebay_runtime.tokenizer import Tokenizer
+
+FINGERPRINT = {"system_fingerprint": "forebay-" + importlib.metadata.version("forebay")}
+"""What made an answer's text, in every object of it."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Read a JSON body into its model, or say which field is at fault, what it is and what is allowed.
 
-Clients of OpenAI and vLLM send many fields. Those that cannot change the answer are ignored, those
-set to what happens anyway are accepted, and all others are refused by name: an answer that silently
-lacks what was asked for is worse than none.
+Clients of OpenAI and vLLM send many fields. Those that cannot change the answer and those that
+nobody knows are ignored, as vLLM does. Those that would change it are accepted where they ask for
+what happens anyway, and else refused by name: an answer that silently lacks what was asked for is
+worse than none.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from pydantic_core import CoreSchema, ErrorDetails
 
 from forebay_runtime.server.api.bodies.elsewhere import IGNORED, NEUTRAL, REMOVED
 from forebay_runtime.server.errors import BadRequest, show
-
-_SHOWN_NAME_CHARS = 64
 
 
 class Body(BaseModel):
@@ -63,39 +62,26 @@ def parse_body(model: type[BodyT], content: bytes) -> BodyT:
         body = model.model_validate_json(content)
     except ValidationError as exc:
         raise _to_bad_request(exc.errors(include_url=False)[0]) from None
-    refuse_extra(body)
+    for name, value in (body.model_extra or {}).items():
+        if name not in IGNORED:
+            _refuse_unless_neutral(name, value)
     return body
 
 
-def refuse_extra(body: Body, prefix: str = "") -> None:
-    """Refuse what a body has beside its fields, unless it asks for nothing.
-
-    Raises: BadRequest naming it with prefix before its name.
-    """
-    for name, value in (body.model_extra or {}).items():
-        if name not in IGNORED:
-            _refuse_unless_neutral(name, value, prefix + name[:_SHOWN_NAME_CHARS])
-
-
-def _refuse_unless_neutral(name: str, value: Any, path: str) -> None:
+def _refuse_unless_neutral(name: str, value: Any) -> None:
+    """Refuse what other servers know and this one cannot do, unless it asks for nothing."""
     if name in REMOVED:
         raise BadRequest(
-            f"{path} was removed from this API; use {REMOVED[name]} instead",
-            param=path,
+            f"{name} was removed from this API; use {REMOVED[name]} instead",
+            param=name,
             code="unsupported_parameter",
         )
     neutral = NEUTRAL.get(name)
-    if neutral is None:
-        raise BadRequest(
-            f"Unrecognized request argument supplied: {path}",
-            param=path,
-            code="unknown_parameter",
-        )
-    if not any(_is_same(value, allowed) for allowed in neutral):
+    if neutral is not None and not any(_is_same(value, allowed) for allowed in neutral):
         hint = f", or give it as {' or '.join(map(repr, neutral))}" if neutral else ""
         raise BadRequest(
-            f"{path} is {show(value)}, which this server does not support; leave it out{hint}",
-            param=path,
+            f"{name} is {show(value)}, which this server does not support; leave it out{hint}",
+            param=name,
             code="unsupported_parameter",
         )
 

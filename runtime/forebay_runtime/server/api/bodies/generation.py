@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from forebay_runtime.server.api.bodies.body import Body, FieldError, refuse_extra
+from forebay_runtime.server.api.bodies.body import Body, FieldError
 from forebay_runtime.server.api.bodies.fields import (
     MAX_CHOICES,
     MAX_COUNT,
@@ -31,7 +31,9 @@ class StreamOptions(Body):
 
 
 class StructuredOutputs(Body):
-    """What an answer must look like: exactly one of the fields."""
+    """What an answer must look like: exactly one of the fields, and none that nobody knows."""
+
+    model_config = ConfigDict(extra="forbid")
 
     json_: dict[str, Any] | str | None = Field(None, alias="json")
     regex: str | None = None
@@ -51,7 +53,6 @@ class StructuredOutputs(Body):
                 "json_object (true)",
                 "structured_outputs",
             )
-        refuse_extra(self, "structured_outputs.")
         return self
 
 
@@ -149,7 +150,6 @@ class GenerationBody(SamplingBody):
                 raise FieldError(
                     "stream_options is only allowed where stream is true", "stream_options"
                 )
-            refuse_extra(self.stream_options, "stream_options.")
         if self.stream and self.prompt_logprobs:
             raise FieldError(
                 f"prompt_logprobs is {self.prompt_logprobs}: it is not available where stream is "
