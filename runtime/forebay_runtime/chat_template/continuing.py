@@ -17,16 +17,10 @@ def mark_open(messages: list[dict[str, Any]]) -> str:
     Raises: ChatTemplateError if there is no text to go on with.
     """
     content = messages[-1].get("content") if messages else None
-    mark = f"{secrets.token_hex(16)} "  # the space shows whether the template strips the text
-    if isinstance(content, str):
-        messages[-1]["content"] = content + mark
-        return mark
-    parts = [dict(part) for part in content] if isinstance(content, list) else []
-    texts = [part for part in parts if isinstance(part.get("text"), str)]
-    if not texts:
+    if not isinstance(content, str):
         raise ChatTemplateError("continue_final_message needs a last message that has text")
-    texts[-1]["text"] += mark
-    messages[-1]["content"] = parts
+    mark = f"{secrets.token_hex(16)} "  # the space shows whether the template strips the text
+    messages[-1]["content"] = content + mark
     return mark
 
 

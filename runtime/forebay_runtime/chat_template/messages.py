@@ -15,6 +15,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 def prepare_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Copy the messages: arguments of calls become objects, reasoning gets all of its names.
 
+    messages: as OpenAI has them, each call with its function.
     Raises: ChatTemplateError if a call's arguments are no JSON object.
     """
     return [_prepare(message, f"messages.{index}") for index, message in enumerate(messages)]
@@ -35,10 +36,8 @@ def _prepare(message: Mapping[str, Any], path: str) -> dict[str, Any]:
     return prepared
 
 
-def _prepare_call(call: Any, path: str) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
-        raise ChatTemplateError(f"{path}.function must be an object with a name and arguments")
+def _prepare_call(call: Mapping[str, Any], path: str) -> dict[str, Any]:
+    function = call["function"]
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         arguments = _parse_arguments(arguments, f"{path}.function.arguments")

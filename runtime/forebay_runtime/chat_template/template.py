@@ -51,17 +51,14 @@ class ChatTemplate:
     ) -> str:
         """Render a chat into a prompt. Blocks for up to MAX_SECONDS: call it on a thread.
 
-        messages: content is text or a list of parts; arguments of tool calls may be JSON text.
+        messages: content is text; arguments of tool calls may be JSON text.
         add_generation_prompt: end where the assistant begins to speak.
-        continue_final_message: end within the last message, for the model to go on with it.
+        continue_final_message: end within the last message, for the model to go on with it;
+        excludes add_generation_prompt.
         template_kwargs: further variables, as in the request's chat_template_kwargs.
 
         Raises: ChatTemplateError if the template is absent, refuses the messages, or was stopped.
         """
-        if continue_final_message and add_generation_prompt:
-            raise ChatTemplateError(
-                "continue_final_message and add_generation_prompt cannot both be true"
-            )
         template = self._choose(bool(tools))
         plain = prepare_messages(messages)
         mark = mark_open(plain) if continue_final_message else None

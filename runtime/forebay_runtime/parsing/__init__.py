@@ -2,9 +2,9 @@
 
 Called by the server; knows text and JSON, and neither tokens nor HTTP.
 
-Text goes through two machines: `reasoning` splits off what the model thinks, then one parser a
-format (`hermes`, `llama3`, `mistral`, `pythonic`) takes calls out of what is left. Both hold back
-only what may still become a marker, so that deltas come as early as they can.
+Text goes through two machines: `reasoning` splits off what the model thinks, then `reader` takes
+calls out of what is left, by one of the `formats` (`hermes`, `llama3`, `mistral`, a file each).
+Both hold back only what may still become a marker, so that deltas come as early as they can.
 """
 
 from forebay_runtime.parsing.after_reasoning import (

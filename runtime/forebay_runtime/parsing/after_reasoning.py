@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from forebay_runtime.parsing.reasoning import BEGIN, ReasoningSplitter, choose_start
 from forebay_runtime.request import Constraint
+from forebay_runtime.token_mask import build_mask, has_token, unite
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def read_reasoning_tokens(
     ends = frozenset(end_token_ids)
     free = [token_id for token_id in range(vocab_size) if token_id not in ends]
     opening = [token_id for token_id in free if spell(token_id) == BEGIN]
-    return ReasoningTokens(spell, _to_mask(free, vocab_size), _to_mask(opening, vocab_size))
+    return ReasoningTokens(spell, build_mask(free, vocab_size), build_mask(opening, vocab_size))
 
 
 def delay_past_reasoning(
@@ -47,8 +48,7 @@ def delay_past_reasoning(
     """
     if reasoning_parser is None:
         return constraint
-    opens_by_itself = reasoning_parser == "deepseek_r1"
-    start = choose_start(prompt_tail, opens_by_itself)
+    start = choose_start(prompt_tail, reasoning_parser)
     if start == "speaking":
         return constraint
     return AfterReasoning(constraint, tokens, is_thinking=start == "thinking")
@@ -72,7 +72,7 @@ class AfterReasoning:
         if self._splitter is not None:
             return self._tokens.free
         mask = self._constraint.allowed()
-        return _unite(mask, self._tokens.opening) if self._may_open else mask
+        return unite(mask, self._tokens.opening) if self._may_open else mask
 
     def accept(self, token_id: int) -> None:
         """Take a sampled token."""
@@ -80,7 +80,7 @@ class AfterReasoning:
             self._splitter.feed(self._tokens.spell(token_id))
             if self._splitter.is_over:
                 self._splitter = None
-        elif self._may_open and self._tokens.opening[token_id // 8] >> token_id % 8 & 1:
+        elif self._may_open and has_token(self._tokens.opening, token_id):
             self._splitter = ReasoningSplitter("thinking")
         else:
             self._constraint.accept(token_id)
@@ -95,16 +95,3 @@ class AfterReasoning:
     def error(self) -> str | None:
         """Why no token can follow."""
         return self._constraint.error
-
-
-def _to_mask(token_ids: Iterable[int], vocab_size: int) -> bytes:
-    mask = bytearray(-(-vocab_size // 8))
-    for token_id in token_ids:
-        mask[token_id // 8] |= 1 << token_id % 8
-    return bytes(mask)
-
-
-def _unite(one: bytes, other: bytes) -> bytes:
-    size = max(len(one), len(other))
-    united = int.from_bytes(one, "little") | int.from_bytes(other, "little")
-    return united.to_bytes(size, "little")

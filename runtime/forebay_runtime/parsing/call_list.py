@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forebay_runtime.parsing.call_format import CallFormat, Phase, Spelling
 from forebay_runtime.parsing.envelope import Envelope
 from forebay_runtime.parsing.json_value import WHITESPACE
-from forebay_runtime.parsing.reader import CallFormat, Phase
 from forebay_runtime.parsing.sink import Sink
 
 _MAX_SPACES = 256
@@ -57,5 +57,5 @@ class CallList:
         return position + 1
 
 
-CALL_LIST = CallFormat(("[",), CallList)
-"""What an answer that must be calls is made to be where the model has no format of its own."""
+CALL_LIST = CallFormat(("[",), CallList, Spelling("parameters", '", "', '"["', '"]"'))
+"""What an answer that must be calls is made to be where the model has no format, as vLLM has it."""

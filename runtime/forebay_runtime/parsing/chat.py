@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from forebay_runtime.parsing.call_list import CALL_LIST
 from forebay_runtime.parsing.delta import Delta
-from forebay_runtime.parsing.hermes import HERMES
-from forebay_runtime.parsing.llama3 import LLAMA3
-from forebay_runtime.parsing.mistral import MISTRAL
+from forebay_runtime.parsing.formats import FORMATS
 from forebay_runtime.parsing.reader import CallParser
 from forebay_runtime.parsing.reasoning import ReasoningSplitter, choose_start
 from forebay_runtime.parsing.tools import Function, ToolChoice
-
-_FORMATS = {"hermes": HERMES, "llama3_json": LLAMA3, "mistral": MISTRAL}
 
 
 class ChatParser:
@@ -63,8 +58,7 @@ def build_chat_parser(
     """
     reasoning = None
     if reasoning_parser is not None:
-        start = choose_start(prompt_tail, opens_by_itself=reasoning_parser == "deepseek_r1")
-        reasoning = ReasoningSplitter(start)
+        reasoning = ReasoningSplitter(choose_start(prompt_tail, reasoning_parser))
     return ChatParser(reasoning, _build_call_parser(tool_parser, tools, tool_choice))
 
 
@@ -75,5 +69,4 @@ def _build_call_parser(
         return None
     if tool_parser is None and not tool_choice.is_forced:
         return None
-    call_format = CALL_LIST if tool_parser is None else _FORMATS[tool_parser]
-    return CallParser(call_format, frozenset(function.name for function in tools))
+    return CallParser(FORMATS[tool_parser], frozenset(function.name for function in tools))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from forebay_runtime.parsing import hermes, llama3, mistral, reasoning
+from forebay_runtime.parsing.formats import FORMATS
 
 _DEEPSEEK = "<｜Assistant｜>"
 """Models with this turn think without an opening tag."""
@@ -16,13 +17,6 @@ _TOOLS = {
     "llama3_json": "llama3_json",
     "mistral": "mistral",
 }
-_MARKERS = {
-    "hermes": (hermes.BEGIN, hermes.END),
-    "llama3_json": (llama3.PYTHON_TAG,),
-    "mistral": (mistral.MARKER, *mistral.TAGS),
-    "think": (reasoning.BEGIN, reasoning.END),
-    "deepseek_r1": (reasoning.BEGIN, reasoning.END),
-}
 
 
 def choose_tool_parser(template_source: str | None, flag: str | None) -> str | None:
@@ -33,11 +27,11 @@ def choose_tool_parser(template_source: str | None, flag: str | None) -> str | N
     if flag is not None:
         return _look_up(flag, _TOOLS, "--tool-call-parser")
     source = template_source or ""
-    if "[TOOL_CALLS]" in source:
+    if mistral.MARKER in source:
         return "mistral"
-    if "<tool_call>" in source:
+    if hermes.BEGIN in source:
         return "hermes"
-    if "<|python_tag|>" in source or '{"name": ' in source and '"parameters": ' in source:
+    if llama3.PYTHON_TAG in source or '{"name": ' in source and '"parameters": ' in source:
         return "llama3_json"
     return None
 
@@ -57,8 +51,8 @@ def choose_reasoning_parser(template_source: str | None, flag: str | None) -> st
 
 def list_markers(tool_parser: str | None, reasoning_parser: str | None) -> frozenset[str]:
     """The special tokens whose text the parsers must see: they may not be skipped."""
-    names = [name for name in (tool_parser, reasoning_parser) if name is not None]
-    return frozenset(marker for name in names for marker in _MARKERS[name])
+    tags = () if reasoning_parser is None else (reasoning.BEGIN, reasoning.END)
+    return frozenset([*FORMATS[tool_parser].special_tokens, *tags])
 
 
 def _look_up(flag: str, names: Mapping[str, str], option: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+from forebay_runtime.parsing.call_format import Phase
 from forebay_runtime.parsing.json_value import WHITESPACE, JsonValue
-from forebay_runtime.parsing.reader import Phase
 from forebay_runtime.parsing.sink import Sink
 
 MAX_HELD_CHARS = 65_536

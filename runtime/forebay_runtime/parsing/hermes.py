@@ -6,10 +6,11 @@ brace too many or too few, and no closing tag before the answer ends.
 
 from __future__ import annotations
 
+from forebay_runtime.parsing.call_format import CallFormat, Phase, Spelling
 from forebay_runtime.parsing.envelope import Envelope
 from forebay_runtime.parsing.json_value import WHITESPACE
-from forebay_runtime.parsing.reader import CallFormat, Phase
 from forebay_runtime.parsing.sink import Sink
+from forebay_runtime.structured import literal
 
 BEGIN = "<tool_call>"
 END = "</tool_call>"
@@ -61,4 +62,14 @@ class HermesCall:
         return position + 1
 
 
-HERMES = CallFormat((BEGIN,), HermesCall)
+HERMES = CallFormat(
+    (BEGIN,),
+    HermesCall,
+    Spelling(
+        "arguments",
+        '"\\n"',
+        before=f'{literal(BEGIN)} "\\n"',
+        behind=f'"\\n" {literal(END)}',
+    ),
+    special_tokens=(BEGIN, END),
+)

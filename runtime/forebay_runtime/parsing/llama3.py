@@ -6,8 +6,8 @@ be a call, so only one that has both a known name and parameters is.
 
 from __future__ import annotations
 
+from forebay_runtime.parsing.call_format import CallFormat, Spelling
 from forebay_runtime.parsing.envelope import Envelope
-from forebay_runtime.parsing.reader import CallFormat
 from forebay_runtime.parsing.sink import Sink
 
 PYTHON_TAG = "<|python_tag|>"
@@ -20,4 +20,10 @@ def _build_reader(marker: str, names: frozenset[str], sink: Sink) -> Envelope:
     return envelope
 
 
-LLAMA3 = CallFormat((PYTHON_TAG, "{"), _build_reader, separators=";")
+LLAMA3 = CallFormat(
+    (PYTHON_TAG, "{"),
+    _build_reader,
+    Spelling("parameters", '"; "'),
+    special_tokens=(PYTHON_TAG,),
+    separators=";",
+)

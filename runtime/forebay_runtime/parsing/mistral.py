@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 
+from forebay_runtime.parsing.call_format import CallFormat, Phase, Reader, Spelling
 from forebay_runtime.parsing.call_list import CallList
 from forebay_runtime.parsing.envelope import Envelope
 from forebay_runtime.parsing.json_value import WHITESPACE, JsonValue
-from forebay_runtime.parsing.reader import CallFormat, Phase, Reader
 from forebay_runtime.parsing.sink import Sink, make_mistral_id
+from forebay_runtime.structured import literal
 
 MARKER = "[TOOL_CALLS]"
 _NAME_CHAR = re.compile(r"[a-zA-Z0-9_-]")
@@ -34,10 +35,6 @@ class MistralCalls:
     def phase(self) -> Phase:
         """That of the form, once it is known."""
         return self._phase if self._form is None else self._form.phase
-
-    @phase.setter
-    def phase(self, phase: Phase) -> None:
-        self._phase = phase
 
     def read(self, text: str, start: int) -> int:
         """Read on from start."""
@@ -114,7 +111,7 @@ class NamedCall:
 
 
 _HEAD = re.compile(r"([a-zA-Z0-9_-]+)(?:\[CALL_ID\][a-zA-Z0-9]*)?(?:\[ARGS\])?[ \t\r\n]*\Z")
-TAGS = ("[ARGS]", "[CALL_ID]")
+_TAGS = ("[ARGS]", "[CALL_ID]")
 
 
 def _read_name(head: str) -> str:
@@ -128,8 +125,14 @@ def _may_be_head(head: str) -> bool:
         return True
     before, bracket, tag = head.rpartition("[")
     return (bool(bracket and _HEAD.match(before)) and before[-1:] not in WHITESPACE) and any(
-        known.startswith(bracket + tag) for known in TAGS
+        known.startswith(bracket + tag) for known in _TAGS
     )
 
 
-MISTRAL = CallFormat((MARKER,), MistralCalls, make_id=make_mistral_id)
+MISTRAL = CallFormat(
+    (MARKER,),
+    MistralCalls,
+    Spelling("arguments", '", "', f'{literal(MARKER)} "["', '"]"'),
+    special_tokens=(MARKER, *_TAGS),
+    make_id=make_mistral_id,
+)

@@ -8,41 +8,11 @@ use it gives back as content.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol
 
+from forebay_runtime.parsing.call_format import CallFormat, Reader
 from forebay_runtime.parsing.delta import Delta
-from forebay_runtime.parsing.sink import Sink, make_call_id
-
-Phase = Literal["open", "closed", "broken"]
-
-
-class Reader(Protocol):
-    """Reads what follows a marker and puts calls into a sink."""
-
-    phase: Phase
-    """Open while it needs more text."""
-
-    def read(self, text: str, start: int) -> int:
-        """Read on from start; where reading ended, which is the text's end while it is open."""
-
-    def leftover(self, has_ended: bool) -> str:
-        """The text that was read and is part of no call; has_ended: none can follow."""
-
-
-@dataclass(frozen=True)
-class CallFormat:
-    """How one family of models writes calls.
-
-    build_reader: from the marker that was found, the functions' names and the sink.
-    """
-
-    markers: tuple[str, ...]
-    build_reader: Callable[[str, frozenset[str], Sink], Reader]
-    separators: str = ""
-    make_id: Callable[[], str] = make_call_id
+from forebay_runtime.parsing.sink import Sink
 
 
 class CallParser:

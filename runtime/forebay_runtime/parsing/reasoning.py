@@ -22,18 +22,19 @@ _TURN = re.compile(r"<[|｜]|\[/?INST\]|<(?:start|end)_of_turn>|</s>")
 State = Literal["start", "thinking", "speaking"]
 
 
-def choose_start(prompt_tail: str, opens_by_itself: bool) -> State:
+def choose_start(prompt_tail: str, reasoning_parser: str) -> State:
     """Where an answer begins that follows the prompt.
 
     A template may have opened the reasoning, or have opened and closed it at once (then there is
     to be none), and a message that is to be continued may have. What stands in an earlier turn does
-    not count. opens_by_itself: the model thinks without an opening tag.
+    not count.
     """
     opened, closed = prompt_tail.rfind(BEGIN), prompt_tail.rfind(END)
     last = max(opened, closed)
     if last >= 0 and not _TURN.search(prompt_tail, last):
         return "thinking" if opened > closed else "speaking"
-    return "thinking" if opens_by_itself else "start"
+    # Models of the first kind think without an opening tag.
+    return "thinking" if reasoning_parser == "deepseek_r1" else "start"
 
 
 class ReasoningSplitter:

@@ -1,45 +1,16 @@
-"""The form of an answer that must be calls, so that the parser of the same name reads nothing else.
-
-Each format is spelled as its models were trained to spell it, down to the spaces. A model without
-a format writes a JSON list, as vLLM has it.
-"""
+"""The form of an answer that must be calls, so that the parser of the same name reads them all."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from forebay_runtime.parsing import hermes, mistral
+from forebay_runtime.parsing.call_format import Spelling
+from forebay_runtime.parsing.formats import FORMATS
 from forebay_runtime.parsing.tools import Function, ToolChoice
-from forebay_runtime.structured import StructureSpec, literal
+from forebay_runtime.structured import StructureSpec
 
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-
-
-@dataclass(frozen=True)
-class _Spelling:
-    """Pieces of grammar: around all calls, between two, around each; the key of the arguments."""
-
-    key: str
-    between: str
-    begin: str = ""
-    end: str = ""
-    before: str = ""
-    behind: str = ""
-
-
-_SPELLINGS: dict[str | None, _Spelling] = {
-    "hermes": _Spelling(
-        "arguments",
-        '"\\n"',
-        before=f'{literal(hermes.BEGIN)} "\\n"',
-        behind=f'"\\n" {literal(hermes.END)}',
-    ),
-    "llama3_json": _Spelling("parameters", '"; "'),
-    "mistral": _Spelling("arguments", '", "', f'{literal(mistral.MARKER)} "["', '"]"'),
-    None: _Spelling("parameters", '", "', '"["', '"]"'),
-}
 
 
 def build_tool_grammar(
@@ -57,7 +28,7 @@ def build_tool_grammar(
     if not tool_choice.is_forced:
         return None
     chosen = [tool for tool in tools if tool_choice.name in (None, tool.name)]
-    spelling = _SPELLINGS[tool_parser]
+    spelling = FORMATS[tool_parser].spelling
     more = f"({spelling.between} call)*" if parallel_tool_calls and not tool_choice.name else ""
     calls = [_spell_call(tool, index, spelling) for index, tool in enumerate(chosen)]
     arguments = [_spell_arguments(tool, index) for index, tool in enumerate(chosen)]
@@ -70,7 +41,7 @@ def build_tool_grammar(
     return StructureSpec("grammar", "\n".join(rules) + "\n")
 
 
-def _spell_call(tool: Function, index: int, spelling: _Spelling) -> str:
+def _spell_call(tool: Function, index: int, spelling: Spelling) -> str:
     head = json.dumps(f'{{"name": "{tool.name}", "{spelling.key}": ')
     return f'{spelling.before} {head} arguments_{index} "}}" {spelling.behind}'
 

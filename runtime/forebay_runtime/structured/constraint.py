@@ -17,6 +17,7 @@ from forebay_runtime.structured.limits import (
     MAX_WALK_CPU_SECONDS,
 )
 from forebay_runtime.structured.vocabulary import Vocabulary
+from forebay_runtime.token_mask import build_mask, has_token, subtract
 
 
 class TokenConstraint:
@@ -27,9 +28,8 @@ class TokenConstraint:
     ) -> None:
         """on_failure is called once, if no token can follow."""
         self._matcher = matcher
-        self._num_bytes = -(-vocabulary.vocab_size // 8)
-        self._ends = vocabulary.eos_token_ids
-        self._end_mask = _mask_of(self._ends, self._num_bytes)
+        self._end_mask = build_mask(vocabulary.eos_token_ids, vocabulary.vocab_size)
+        self._num_bytes = len(self._end_mask)
         self._on_failure = on_failure
         self._mask: bytes | None = None
         self._has_ended = False
@@ -60,13 +60,13 @@ class TokenConstraint:
         """Take a sampled token; one that is not allowed is an error, and so is all after it."""
         if self._error is not None or self._has_ended:
             return
-        if not _has_bit(self.allowed(), token_id):
+        if not has_token(self.allowed(), token_id):
             if self._error is None:
                 self._fail(f"The token {token_id} does not keep to the structure")
             return
         self._mask = None
         self._cpu_seconds_left += MAX_TOKEN_CPU_SECONDS
-        if token_id in self._ends:
+        if has_token(self._end_mask, token_id):
             self._has_ended = True
         elif not self._matcher.consume_token(token_id):
             self._fail(explain_stop(self._matcher.stop_reason(), self._matcher.get_error()))
@@ -85,7 +85,7 @@ class TokenConstraint:
         mask = mask.ljust(self._num_bytes, b"\0")
         if self._matcher.is_accepting():
             return mask
-        mask = _without(mask, self._ends)  # a grammar may name them, but an end is an end
+        mask = subtract(mask, self._end_mask)  # a grammar may name them, but an end is an end
         return mask if any(mask) else self._fail(explain_stop("NoExtension"))
 
     def _fail(self, sentence: str) -> bytes:
@@ -93,23 +93,3 @@ class TokenConstraint:
         self._on_failure()
         self._mask = bytes(self._num_bytes)
         return self._mask
-
-
-def _has_bit(mask: bytes, token_id: int) -> bool:
-    return 0 <= token_id < len(mask) * 8 and bool(mask[token_id // 8] >> token_id % 8 & 1)
-
-
-def _mask_of(token_ids: frozenset[int], num_bytes: int) -> bytes:
-    mask = bytearray(num_bytes)
-    for token_id in token_ids:
-        mask[token_id // 8] |= 1 << token_id % 8
-    return bytes(mask)
-
-
-def _without(mask: bytes, token_ids: frozenset[int]) -> bytes:
-    if not any(_has_bit(mask, id_) for id_ in token_ids):
-        return mask
-    kept = bytearray(mask)
-    for token_id in token_ids:
-        kept[token_id // 8] &= ~(1 << token_id % 8)
-    return bytes(kept)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from chat_parsing import Told, build_tools, cut, parse
 from forebay_runtime.parsing import ToolChoice, build_chat_parser, reader
+from forebay_runtime.parsing.call_format import Reader
 
 ARGUMENTS = '{"city": "Zürich \\"a\\" }", "days": [1, -2.5e3, true, null, {"x": {}}]}'
 WEATHER = ("weather", ARGUMENTS)
@@ -336,7 +337,7 @@ def test_a_hostile_answer_costs_what_its_length_costs(
         steps += 1
         return read_content(self, text, position)
 
-    def count_call(self: reader.CallParser, call: reader.Reader, text: str, position: int) -> int:
+    def count_call(self: reader.CallParser, call: Reader, text: str, position: int) -> int:
         nonlocal steps
         steps += 1
         return read_call(self, call, text, position)

@@ -172,11 +172,6 @@ def test_what_cannot_be_continued_is_refused(
         )
 
 
-def test_a_prompt_cannot_both_end_and_stay_open() -> None:
-    with pytest.raises(ChatTemplateError, match="cannot both be true"):
-        ChatTemplate(CHATML, TOKENS).render(CHAT, continue_final_message=True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "rendered"),
     [('{"a": 1}', '{"a": 1}'), ("", "{}"), (" ", "{}"), (None, "{}"), ({"b": 2}, '{"b": 2}')],
