@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,6 +24,7 @@ from forebay_runtime.server.api.description import describe
 from forebay_runtime.server.api.embeddings import create_embeddings
 from forebay_runtime.server.api.endpoint import Endpoint
 from forebay_runtime.server.api.generate import generate
+from forebay_runtime.server.api.ignored import IgnoredFieldsHeader
 from forebay_runtime.server.api.models import get_model, list_models
 from forebay_runtime.server.api.probes import health, load, metrics, ping, ready, version
 from forebay_runtime.server.api.tokenization import detokenize, tokenize
@@ -77,6 +79,7 @@ def build_app(service: Service) -> Starlette:
     routes = [_build_route(context, endpoint) for endpoint in ENDPOINTS]
     app = Starlette(
         routes=[*routes, Route("/openapi.json", _get_description)],
+        middleware=[Middleware(IgnoredFieldsHeader)],
         exception_handlers={
             ApiError: _on_api_error,
             HTTPException: _on_http_error,

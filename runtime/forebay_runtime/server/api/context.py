@@ -25,6 +25,7 @@ from forebay_runtime.parsing import (
 from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
 from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
+from forebay_runtime.server.api.ignored import list_ignored, note_ignored
 from forebay_runtime.server.api.limits import Limits
 from forebay_runtime.server.errors import WrongMediaType, show
 from forebay_runtime.server.options import ServeOptions
@@ -102,6 +103,7 @@ class Context:
         """
         _check_media_type(request)
         body = parse_body(model, await request.body())
+        note_ignored(request, list_ignored(body, self.template.source or ""))
         self.service.check_model_name(_model_of(body))
         return body
 

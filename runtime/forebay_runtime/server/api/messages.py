@@ -12,6 +12,8 @@ _NOTHING: tuple[Any, ...] = (None, [], {}, "")
 """Values of fields that OpenAI's client writes out though they say nothing."""
 _UNREADABLE = ("audio", "function_call")
 _TEXT_FIELDS = ("name", "tool_call_id", "refusal", "reasoning", "reasoning_content")
+KNOWN_FIELDS = frozenset((*_TEXT_FIELDS, *_UNREADABLE, "tool_calls"))
+"""What a message may have beside role and content; all else is the template's business."""
 
 
 def to_plain(messages: Sequence[Message], knows_developer: bool) -> list[dict[str, Any]]:
