@@ -25,6 +25,7 @@ from forebay_runtime.parsing import (
 from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
 from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
+from forebay_runtime.server.api.bodies.json_size import SMALL_BYTES
 from forebay_runtime.server.api.ignored import list_ignored, note_ignored
 from forebay_runtime.server.api.limits import Limits
 from forebay_runtime.server.errors import WrongMediaType, show
@@ -102,7 +103,11 @@ class Context:
         Raises: ApiError.
         """
         _check_media_type(request)
-        body = parse_body(model, await request.body())
+        content = await request.body()
+        if len(content) > SMALL_BYTES:
+            body = await asyncio.to_thread(parse_body, model, content)
+        else:
+            body = parse_body(model, content)
         note_ignored(request, list_ignored(body, self.template.source or ""))
         self.service.check_model_name(_model_of(body))
         return body

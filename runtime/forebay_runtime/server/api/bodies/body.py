@@ -21,6 +21,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from forebay_runtime.server.api.bodies.elsewhere import IGNORED, NEUTRAL, REMOVED
+from forebay_runtime.server.api.bodies.json_size import (
+    MAX_PARTS,
+    MAX_VALUES,
+    SMALL_BYTES,
+    measure_json,
+)
 from forebay_runtime.server.errors import BadRequest, show
 
 
@@ -56,8 +62,13 @@ BodyT = TypeVar("BodyT", bound=Body)
 def parse_body(model: type[BodyT], content: bytes) -> BodyT:
     """Read a request.
 
-    Raises: BadRequest naming the field at fault.
+    Raises: BadRequest naming the field at fault, or because reading it would hold up others.
     """
+    if len(content) > SMALL_BYTES and measure_json(content).is_too_much:
+        raise BadRequest(
+            f"The request's JSON holds more than {MAX_VALUES} values, or more than {MAX_PARTS} "
+            "strings, lists and objects; send less at a time"
+        )
     try:
         body = model.model_validate_json(content)
     except ValidationError as exc:

@@ -50,7 +50,7 @@ def _check_prompts(value: Any) -> list[str | list[int]]:
 
 
 def _is_token_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+    return isinstance(value, list) and set(map(type, value)) == {int}
 
 
 def _check_logit_bias(value: Any) -> dict[int, float]:
