@@ -39,6 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         ("/generate", {"prompt": "a"}, answers.Texts),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}, answers.Tokens),
         ("/detokenize", {"tokens": [64]}, answers.PromptText),
+        ("/tokenizer_info", None, answers.TokenizerInfo),
         ("/v1/models", None, answers.ModelList),
         ("/v1/models/fake", None, answers.ModelCard),
         ("/health", None, answers.Health),

@@ -198,6 +198,14 @@ class Tokens(TypedDict):
     token_strs: list[str] | None
 
 
+class TokenizerInfo(TypedDict):
+    """GET /tokenizer_info."""
+
+    bos_token: str | None
+    eos_token: str | None
+    chat_template: str | None
+
+
 class PromptText(TypedDict):
     """POST /detokenize."""
 

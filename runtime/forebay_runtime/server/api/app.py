@@ -27,7 +27,7 @@ from forebay_runtime.server.api.generate import generate
 from forebay_runtime.server.api.ignored import IgnoredFieldsHeader
 from forebay_runtime.server.api.models import get_model, list_models
 from forebay_runtime.server.api.probes import health, load, metrics, ping, ready, version
-from forebay_runtime.server.api.tokenization import detokenize, tokenize
+from forebay_runtime.server.api.tokenization import detokenize, tokenize, tokenizer_info
 from forebay_runtime.server.errors import (
     ApiError,
     EngineFailed,
@@ -62,6 +62,7 @@ ENDPOINTS = (
     Endpoint("/generate", generate, answers.Texts, GenerateBody, streams=True, errors=_UNANSWERED),
     Endpoint("/tokenize", tokenize, answers.Tokens, TokenizeBody, errors=_REFUSED),
     Endpoint("/detokenize", detokenize, answers.PromptText, DetokenizeBody, errors=_REFUSED),
+    Endpoint("/tokenizer_info", tokenizer_info, answers.TokenizerInfo, errors=(503,)),
     Endpoint("/v1/models", list_models, answers.ModelList, errors=(503,)),
     Endpoint("/v1/models/{name:path}", get_model, answers.ModelCard, errors=(404, 503)),
     Endpoint("/health", health, answers.Health, errors=(503,)),

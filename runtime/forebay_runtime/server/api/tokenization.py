@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize: text to token ids, and back."""
+"""/tokenize and /detokenize: text to token ids, and back; /tokenizer_info: what both go by."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ async def detokenize(context: Context, request: Request) -> Response:
     body = await context.read(DetokenizeBody, request)
     check_token_ids(body.tokens, context.limits, "tokens")
     return build_json_response({"prompt": context.tokenizer.decode(body.tokens)})
+
+
+async def tokenizer_info(context: Context, request: Request) -> Response:
+    """The special tokens and the chat template, for clients that have no tokenizer of their own."""
+    names, template = context.tokenizer.special.names, context.template.source
+    tokens = {name: names.get(name) for name in ("bos_token", "eos_token")}
+    return build_json_response(tokens | {"chat_template": template})
