@@ -21,6 +21,10 @@ whose context is much longer than that of the step before is misjudged, and only
 _AIMED_SHARE = 0.75
 """Of the time allowed, as no two steps take the same time."""
 
+_LEAST_MORE = 8
+"""Tokens beyond one for each: where the weights have to be read at all, so many cost little more
+than one. With fewer a model whose every step is slow would read its prompts token by token."""
+
 
 class Pace:
     """The tokens of the next step: as many as the limits allow, or fewer to keep it short."""
@@ -38,7 +42,7 @@ class Pace:
         self._seconds_per_work = full_step_seconds / (num_tokens * (_TOKEN_KEYS + num_keys))
 
     def num_tokens_for(self, running: Sequence[Request]) -> int:
-        """The next step's tokens, one for each that runs at least."""
+        """The next step's tokens: one for each that runs, and a few more at least."""
         most = self._limits.max_num_batched_tokens
         if self._most_seconds is None or self._seconds_per_work == 0:
             return most
@@ -50,13 +54,21 @@ class Pace:
         # n tokens after a context of c keys are n * (_TOKEN_KEYS + c + n) of work.
         half = (_TOKEN_KEYS + longest) / 2
         num_more = int(sqrt(half * half + max(0.0, work)) - half)
-        return min(most, len(running) + num_more)
+        return min(most, len(running) + max(_LEAST_MORE, num_more))
 
     def note_step(self, chunks: Sequence[Chunk], num_tokens_allowed: int, seconds: float) -> None:
-        """Learn from a step; a small one says nothing, unless it took too long all the same."""
+        """Learn from a step that read prompts.
+
+        One that was smaller than it might have been says nothing, unless it took too long all the
+        same. One that was made small says how fast the device is again, after a moment's trouble.
+        """
         num_tokens = sum(chunk.num_tokens for chunk in chunks)
-        if self._most_seconds is None or num_tokens <= self._limits.max_num_seqs:
+        if self._most_seconds is None or all(_is_decode(chunk) for chunk in chunks):
             return
         if 2 * num_tokens >= num_tokens_allowed or seconds > self._most_seconds:
             work = sum(chunk.num_tokens * (_TOKEN_KEYS + chunk.end) for chunk in chunks)
             self._seconds_per_work = seconds / work
+
+
+def _is_decode(chunk: Chunk) -> bool:
+    return chunk.num_tokens == 1 and chunk.catches_up

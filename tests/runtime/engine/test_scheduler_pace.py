@@ -34,8 +34,8 @@ def pace_of(full_step_seconds: float) -> Pace:
         pytest.param(0.5, 0, 2_048, id="fast"),
         pytest.param(6.0, 0, 846, id="slow"),
         pytest.param(6.0, 6_000, 216, id="slow-with-a-long-context"),
-        pytest.param(2_000.0, 0, 4, id="very-slow"),
-        pytest.param(1e9, 8_000, 1, id="one-at-least"),
+        pytest.param(500.0, 0, 18, id="very-slow"),
+        pytest.param(1e9, 8_000, 9, id="a-few-at-least"),
         pytest.param(0.0, 0, 2_048, id="not-measured"),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_step_is_as_large_as_fits_the_time(
 
 
 def test_each_that_runs_gets_a_token_however_slow_the_device() -> None:
-    assert pace_of(1e9).num_tokens_for([reading(place) for place in range(8)]) == 8
+    assert pace_of(1e9).num_tokens_for([reading(place) for place in range(8)]) == 16
 
 
 def test_where_steps_may_be_long_they_are_full() -> None:
@@ -62,7 +62,7 @@ def test_where_steps_may_be_long_they_are_full() -> None:
         pytest.param(800, 0.5, "up", id="a-full-step-with-time-left"),
         pytest.param(20, 0.5, "not", id="a-small-step"),
         pytest.param(20, 3.0, "down", id="a-small-step-too-slow"),
-        pytest.param(8, 9.0, "not", id="decodes-alone"),
+        pytest.param(1, 9.0, "down", id="a-single-token-of-a-prompt-too-slow"),
     ],
 )
 def test_the_next_step_learns_from_the_last(num_tokens: int, seconds: float, changes: str) -> None:
@@ -71,6 +71,25 @@ def test_the_next_step_learns_from_the_last(num_tokens: int, seconds: float, cha
     pace.note_step((Chunk.of(reading(0), 0, num_tokens),), before, seconds)
     after = pace.num_tokens_for([reading(0)])
     assert changes == ("up" if after > before else "down" if after < before else "not")
+
+
+def test_decodes_alone_say_nothing() -> None:
+    pace = pace_of(6.0)
+    decodes = tuple(Chunk(reading(place), place, 1, catches_up=True) for place in range(8))
+    pace.note_step(decodes, 8, seconds=9.0)
+    assert pace.num_tokens_for([reading(0)]) == 846
+
+
+@pytest.mark.parametrize("max_num_seqs", [1, 8, 256])
+@pytest.mark.parametrize("num_tokens", [1, 20, 2_048])
+def test_steps_grow_again_after_one_that_was_held_up(max_num_seqs: int, num_tokens: int) -> None:
+    pace = Pace(Limits(max_num_seqs, 2_048, 8_192))
+    pace.keep_under(2.0, 0.5)
+    pace.note_step((Chunk.of(reading(0), 0, num_tokens),), 2_048, seconds=600.0)
+    for _ in range(6):
+        allowed = pace.num_tokens_for([reading(0)])
+        pace.note_step((Chunk.of(reading(0), 0, allowed),), allowed, 0.05 + 0.0002 * allowed)
+    assert pace.num_tokens_for([reading(0)]) == 2_048
 
 
 def seconds_of_steps(scheduler: Scheduler, cost: Callable[[Batch], float]) -> list[float]:
