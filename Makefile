@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e model kube cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate model kube cluster
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ unit: $(VENV)/made model kube ## unit, property, component and contract tests
 
 e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there is none
 	KUBECONFIG= $(BIN)/pytest -m 'not long' e2e
+
+evaluate: $(VENV)/made model ## lm-eval's answers of a served model, as a client would get them
+	$(BIN)/python bench/evaluate.py
 
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py
