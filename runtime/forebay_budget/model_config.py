@@ -11,6 +11,7 @@ from forebay_budget.families import find_family
 from forebay_budget.family import Family
 from forebay_budget.gguf_settings import read_gguf_settings
 from forebay_budget.inspection import ModelConfig, ModelError
+from forebay_budget.rope import reachable_positions
 from forebay_budget.settings import Settings, shown, unsupported
 
 MAX_LAYERS = 1_024
@@ -81,7 +82,7 @@ def _read(
         head_dim=head_dim,
         intermediate_size=settings.number("intermediate_size"),
         vocab_size=vocab_size,
-        max_position_embeddings=settings.number("max_position_embeddings"),
+        max_position_embeddings=_num_positions(settings, layers),
         tie_word_embeddings=is_tied,
         dtype=dtype,
         window=None if None in windows else max(window or 0 for window in windows),
@@ -114,6 +115,12 @@ def _read_layers(family: Family, settings: Settings) -> tuple[Layer, ...]:
             family.experts_in(settings, num_layers),
             strict=True,
         )
+    )
+
+
+def _num_positions(settings: Settings, layers: tuple[Layer, ...]) -> int:
+    return reachable_positions(
+        {layer.rope for layer in layers}, settings.number("max_position_embeddings")
     )
 
 

@@ -3,12 +3,13 @@
 The runtime computes the frequencies; here is only what a file can say of them, and what is refused.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from forebay_budget.inspection import ModelError
-from forebay_budget.settings import Settings, shown, to_real, unsupported, unusable
+from forebay_budget.settings import MAX_NUMBER, Settings, shown, to_real, unsupported, unusable
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,12 @@ class YarnScaling:
     is_truncated: bool = True
     """The ramp's ends are whole dimensions."""
     attention_factor: float | None = None
-    """Of what is rotated; None: 0.1 ln(factor) + 1."""
+    """Of what is rotated; None: the usual one."""
+
+
+def usual_attention_factor(factor: float) -> float:
+    """What YaRN multiplies by where nothing else is stated (Peng et al. 2023 §3.4)."""
+    return 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,28 @@ class Rope:
     theta: float
     num_dims: int
     scaling: Scaling | None = None
+
+
+def reachable_positions(ropes: Iterable[Rope], stated: int) -> int:
+    """The positions up to which all embeddings are stretched, from those that the config states.
+
+    Whoever stretches one adds its scaling to the config, and seldom changes the stated length: so
+    say the READMEs of Qwen, and so are the 16k models of Vicuna.
+    Raises: ModelError where they are beyond all sense.
+    """
+    num_positions = min(_stretched(rope.scaling, stated) for rope in ropes)
+    if num_positions >= MAX_NUMBER:
+        raise unusable(num_positions, "number of positions by its rotary embedding's factor")
+    return num_positions
+
+
+def _stretched(scaling: Scaling | None, stated: int) -> int:
+    match scaling:
+        case LinearScaling(factor):
+            return max(stated, int(stated * factor))
+        case YarnScaling(factor, original):
+            return max(stated, int(original * factor))
+    return stated
 
 
 def read_rope(settings: Settings, head_dim: int, *, can_be_partial: bool) -> Rope:
@@ -166,8 +194,17 @@ def _read_yarn(settings: Settings, stated: Mapping[str, Any]) -> YarnScaling:
         _real(stated, "beta_fast", 32.0),
         _real(stated, "beta_slow", 1.0),
         stated.get("truncate") is not False,
-        _optional_real(stated, "attention_factor"),
+        _yarn_attention_factor(stated),
     )
+
+
+def _yarn_attention_factor(stated: Mapping[str, Any]) -> float | None:
+    """As stated; or by its older name a multiple of the usual one, which transformers overlooks
+    and DeepSeek-R1's Qwen3 was trained with."""
+    share = _optional_real(stated, "attn_factor")
+    if share is None or stated.get("attention_factor") is not None:
+        return _optional_real(stated, "attention_factor")
+    return share * usual_attention_factor(_real(stated, "factor"))
 
 
 def _read_long(settings: Settings, stated: Mapping[str, Any]) -> LongScaling:

@@ -12,7 +12,7 @@ from forebay_budget.checkpoint import inspect_model
 from forebay_budget.families import FAMILIES
 from forebay_budget.inspection import ModelError
 from forebay_budget.model_config import read_gguf_config, read_hf_config
-from forebay_budget.rope import LinearScaling
+from forebay_budget.rope import LinearScaling, YarnScaling
 from model_files import TINY_LLAMA, gguf_bytes, tiny_gguf, write_hf_model
 
 KEYS = sorted({key for family in FAMILIES.values() for key in family.defaults})
@@ -356,3 +356,71 @@ def test_a_gguf_of_gemma_is_scaled_as_its_size_asks(
     blueprint = read_gguf_config(metadata, [], 100, False, "Q4_K")
     assert blueprint.attention_scale == pytest.approx(scalar**-0.5)
     assert {layer.window for layer in blueprint.layers} == {8, None}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "num_positions"),
+    [
+        pytest.param(
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+            2_048,
+            id="yarn, the config's length is the original one",
+        ),
+        pytest.param(
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128},
+            512,
+            id="yarn, the config's length is stretched already",
+        ),
+        pytest.param({"type": "yarn", "factor": 2.0}, 1_024, id="yarn that names no original"),
+        pytest.param({"type": "linear", "factor": 4.0}, 2_048, id="linear"),
+        pytest.param({"type": "dynamic", "factor": 4.0}, 512, id="dynamic"),
+        pytest.param(
+            {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 512,
+            },
+            512,
+            id="llama3",
+        ),
+    ],
+)
+def test_a_stretched_embedding_reaches_as_far_as_it_is_stretched(
+    scaling: dict[str, Any], num_positions: int
+) -> None:
+    blueprint = read_hf_config(TINY_LLAMA | {"rope_scaling": scaling}, "BF16")
+    assert blueprint.sizes.max_position_embeddings == num_positions
+
+
+def test_where_one_embedding_of_several_is_not_stretched_the_stated_length_holds() -> None:
+    document = TINY_LLAMA | {
+        "architectures": ["Gemma3ForCausalLM"],
+        "num_hidden_layers": 7,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    assert read_hf_config(document, "BF16").sizes.max_position_embeddings == 512
+
+
+def test_a_factor_beyond_all_sense_is_refused() -> None:
+    with pytest.raises(ModelError, match="number of positions .* no usable number"):
+        read_hf_config(TINY_LLAMA | {"rope_scaling": {"type": "linear", "factor": 1e30}}, "BF16")
+
+
+@pytest.mark.parametrize(
+    ("stated", "attention_factor"),
+    [
+        pytest.param({}, None, id="none"),
+        pytest.param({"attention_factor": 0.7}, 0.7, id="as it is"),
+        pytest.param(
+            {"attn_factor": 0.8782488562869419}, pytest.approx(1.0), id="a multiple of the usual"
+        ),
+        pytest.param({"attn_factor": 0.5, "attention_factor": 0.7}, 0.7, id="both"),
+    ],
+)
+def test_what_yarn_multiplies_by(stated: dict[str, float], attention_factor: float | None) -> None:
+    scaling = {"rope_type": "yarn", "factor": 4.0, **stated}
+    [layer, *_] = read_hf_config(TINY_LLAMA | {"rope_scaling": scaling}, "BF16").layers
+    assert isinstance(layer.rope.scaling, YarnScaling)
+    assert layer.rope.scaling.attention_factor == attention_factor

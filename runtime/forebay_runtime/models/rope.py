@@ -18,6 +18,7 @@ from forebay_budget.rope import (
     Rope,
     StoredScaling,
     YarnScaling,
+    usual_attention_factor,
 )
 
 ReadFactors = Callable[[str, int], Tensor]
@@ -77,7 +78,7 @@ def _yarn(rope: Rope, wavelengths: Tensor, scaling: YarnScaling) -> tuple[Tensor
     frequencies = 1.0 / (scaling.factor * wavelengths) * (1 - kept) + 1.0 / wavelengths * kept
     factor = scaling.attention_factor
     if factor is None:
-        factor = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+        factor = usual_attention_factor(scaling.factor)
     return frequencies, factor
 
 
