@@ -15,13 +15,6 @@ MIB = 1024**2
 LIMIT = 32 * MIB
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path_factory.mktemp("http")) as running:
-        running.wait_ready()
-        yield running
-
-
 def talk(server: ServerProcess, *parts: bytes) -> tuple[bytes, bytes]:
     """Head and body of everything that the server says until it closes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:

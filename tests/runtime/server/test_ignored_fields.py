@@ -1,7 +1,6 @@
 """A field that nobody knows changes nothing, and is named in a header of the answer."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,7 +10,7 @@ from api_client import post, read_chunks
 from forebay_runtime.server.api.bodies.body import parse_body
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.ignored import HEADER, list_ignored
-from server_process import ServerProcess, fake_server
+from server_process import ServerProcess
 
 HELLO = {"role": "user", "content": "hello"}
 
@@ -44,13 +43,6 @@ def test_a_field_that_the_template_reads_is_known() -> None:
     assert names_in("{{ message.mood }}", messages=[HELLO | {"mood": 1, "hue": 2}]) == [
         "messages.hue"
     ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path_factory.mktemp("server")) as running:
-        running.wait_ready()
-        yield running
 
 
 def complete(server: ServerProcess, **fields: Any) -> httpx.Response:

@@ -4,23 +4,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
 from api_client import post, read_events
 from fake_engine import SPECIALS
-from server_process import ServerProcess, fake_server
+from server_metrics import read_metrics, wait_for_rest
+from server_process import ServerProcess
 
 pytestmark = pytest.mark.component
 TEXT = "héllo €😀 "
 CHAT = [{"role": "user", "content": "hi there"}]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path_factory.mktemp("server"), {"max_model_len": 256}) as server:
-        server.wait_ready()
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -169,49 +164,22 @@ def test_a_chat_is_tokenised_as_it_would_be_prompted(server: ServerProcess) -> N
     assert tokens["token_strs"][0] == SPECIALS[0]
 
 
-def test_load_is_four_numbers(server: ServerProcess) -> None:
-    assert server.get("/load").json() == {
-        "running": 0,
-        "waiting": 0,
-        "kvCacheUsage": 0.0,
-        "freeKvTokens": 65536,
-    }
-
-
-def test_probes_and_version_answer(server: ServerProcess) -> None:
-    assert server.get("/health").status_code == 200
-    assert server.get("/ready").status_code == 200
-    assert server.get("/version").json().keys() == {"version"}
-
-
-def read_metrics(server: ServerProcess) -> dict[str, float]:
-    lines = server.get("/metrics").text.splitlines()
-    return {
-        name: float(value)
-        for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    }
-
-
 def test_metrics_count_under_the_names_that_vllm_uses(server: ServerProcess) -> None:
-    before = read_metrics(server)
-    post(server, "/v1/completions", prompt="abc", max_tokens=5)
-    post(server, "/v1/completions", prompt="abc", max_tokens=50, stop="ca", stream=True)
-    after = read_metrics(server)
-    changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
-    own, label = 'model_name="fake"', 'engine="0",model_name="fake"'
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        before = wait_for_rest(http)
+        post(server, "/v1/completions", prompt="abc", max_tokens=5)
+        post(server, "/v1/completions", prompt="abc", max_tokens=50, stop="ca", stream=True)
+        after = read_metrics(http)
     expected = {
-        f"vllm:prompt_tokens_total{{{label}}}": 6,
-        f"vllm:generation_tokens_total{{{label}}}": 9,
-        f'vllm:request_success_total{{engine="0",finished_reason="length",{own}}}': 1,
-        f'vllm:request_success_total{{engine="0",finished_reason="stop",{own}}}': 1,
-        f"vllm:time_to_first_token_seconds_count{{{label}}}": 2,
-        f"vllm:inter_token_latency_seconds_count{{{label}}}": 7,
-        f"vllm:e2e_request_latency_seconds_count{{{label}}}": 2,
+        "vllm:prompt_tokens_total": 6,
+        "vllm:generation_tokens_total": 9,
+        'vllm:request_success_total{finished_reason="length"}': 1,
+        'vllm:request_success_total{finished_reason="stop"}': 1,
+        "vllm:time_to_first_token_seconds_count": 2,
+        "vllm:inter_token_latency_seconds_count": 7,
+        "vllm:e2e_request_latency_seconds_count": 2,
     }
-    assert {name: changed.get(name) for name in expected} == expected
-    assert after[f"vllm:num_requests_running{{{label}}}"] == 0
-    assert after[f"vllm:num_requests_waiting{{{label}}}"] == 0
-    assert after[f"vllm:kv_cache_usage_perc{{{label}}}"] == 0
-    assert after[f"forebay:cold_total{{{own}}}"] == 0
-    assert after[f'forebay:vram_bytes{{kind="planned",{own},term="weights"}}'] == 1000
-    assert after[f'forebay:vram_bytes{{kind="measured",{own},term="weights"}}'] == 1010
+    assert {name: after[name] - before[name] for name in expected} == expected
+    assert after["forebay:cold_total"] == 0
+    assert after['forebay:vram_bytes{kind="planned",term="weights"}'] == 1000
+    assert after['forebay:vram_bytes{kind="measured",term="weights"}'] == 1010

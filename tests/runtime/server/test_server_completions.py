@@ -4,7 +4,6 @@ Its logprobs are made up: the token that comes is second best (-1.0), the next i
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from server_process import ServerProcess, fake_server
 
 pytestmark = pytest.mark.component
 PATH = "/v1/completions"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path_factory.mktemp("server"), {"max_model_len": 256}) as server:
-        server.wait_ready()
-        yield server
 
 
 def complete(server: ServerProcess, **body: Any) -> dict[str, Any]:

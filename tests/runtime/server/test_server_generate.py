@@ -1,22 +1,14 @@
 """/generate and the two tokenizer endpoints, from the fake engine, which repeats the prompt."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from api_client import error_of, post, read_chunks
-from server_process import ServerProcess, fake_server
+from server_process import ServerProcess
 
 pytestmark = pytest.mark.component
 CHAT = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path_factory.mktemp("server"), {"max_model_len": 64}) as server:
-        server.wait_ready()
-        yield server
 
 
 def test_generated_texts_begin_with_their_prompts(server: ServerProcess) -> None:
@@ -38,7 +30,6 @@ def test_generate_takes_sampling_parameters(server: ServerProcess) -> None:
     ("path", "fields", "param"),
     [
         ("/generate", {"prompt": "a", "max_tokens": 0}, "max_tokens"),
-        ("/generate", {"prompt": "a", "echo": True}, "echo"),
         ("/generate", {}, "prompt"),
         ("/tokenize", {"prompt": "a", "messages": CHAT}, "prompt"),
         ("/tokenize", {"messages": []}, "prompt"),

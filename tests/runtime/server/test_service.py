@@ -2,17 +2,20 @@
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.server.api.app import build_app
 from forebay_runtime.server.generation import Telling
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.server.options import ServeOptions
@@ -22,23 +25,37 @@ from forebay_runtime.tokenizer import TokenizerError
 from smollm2 import smollm2_path
 
 
-def load() -> Model:
+def load(template: ChatTemplate | None = None) -> Model:
     tokenizer = build_byte_tokenizer()
-    template = ChatTemplate(TEMPLATE, tokenizer.special.names)
+    template = template or ChatTemplate(TEMPLATE, tokenizer.special.names)
     return Model(FakeEngine(), tokenizer, template, EngineConfig(Path("fake")))
 
 
 @asynccontextmanager
-async def ready(**options: Any) -> AsyncIterator[Service]:
+async def ready(template: ChatTemplate | None = None, **options: Any) -> AsyncIterator[Service]:
     """A service that became ready."""
     given = {"prepares_structures": False} | options
-    service = Service(ServeOptions(served_model_name="m", **given), load)
+    service = Service(ServeOptions(served_model_name="m", **given), lambda: load(template))
     service.loop.start()
     while not service.lifecycle.is_ready:
         await asyncio.sleep(0.01)
     yield service
     service.close()
     assert service.loop.stop(60)
+
+
+class SlowTemplate(ChatTemplate):
+    """Takes until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(None, {})
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def render(self, *_: Any, **__: Any) -> str:
+        self.has_begun.set()
+        assert self.may_end.wait(60)
+        return "ab"
 
 
 async def start() -> None:
@@ -78,6 +95,21 @@ async def test_prompts_of_one_request_count_their_own_choices() -> None:
             generation.close()
         text = service.metrics.to_text().decode()
         assert 'vllm:request_params_n_sum{engine="0",model_name="m"} 4.0' in text
+
+
+async def test_a_slow_template_holds_up_only_the_chat_that_it_renders() -> None:
+    template = SlowTemplate()
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+    async with (
+        ready(template) as service,
+        httpx.AsyncClient(transport=httpx.ASGITransport(build_app(service))) as client,
+    ):
+        chat = asyncio.create_task(client.post("http://m/v1/chat/completions", json=body))
+        await asyncio.to_thread(template.has_begun.wait, 60)
+        assert (await client.get("http://m/v1/models")).status_code == 200
+        assert not chat.done()
+        template.may_end.set()
+        assert (await chat).json()["choices"][0]["message"]["content"] == "ab"
 
 
 def test_a_template_file_is_taken_instead_of_the_models_own(tmp_path: Path) -> None:

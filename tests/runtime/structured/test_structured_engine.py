@@ -80,31 +80,25 @@ def ask(name: str, prompt: list[int], constraint: Constraint | None, **sampling:
     return Request(name, prompt, params, constraint=constraint)
 
 
-@pytest.mark.parametrize("temperature", TEMPERATURES.values(), ids=TEMPERATURES)
-def test_the_real_model_answers_by_schema(
-    smollm2: Workbench, real: Engine, temperature: float
-) -> None:
+def test_the_real_model_answers_by_schema(smollm2: Workbench, real: Engine) -> None:
     prompt = smollm2.tokenizer.encode(
         "<|im_start|>user\nDescribe a person as JSON.<|im_end|>\n<|im_start|>assistant\n"
     )
     built = smollm2.build("json_schema", SCHEMA)
     requests = [
-        ask("free", prompt, None, temperature=temperature),
-        *(ask("json" + "x" * n, prompt, built.start(), temperature=temperature) for n in range(2)),
+        ask("free", prompt, None),
+        *(ask(name, prompt, built.start(), temperature=t) for name, t in TEMPERATURES.items()),
     ]
 
     outputs = run(real, requests)
 
-    for name in outputs.keys() - {"free"}:
+    for name in TEMPERATURES:
         assert outputs[name][-1].finish_reason == "stop"
         validate(json.loads(text_of(smollm2.tokenizer, outputs[name])), SCHEMA)
-    assert "free" in outputs
+    assert not text_of(smollm2.tokenizer, outputs["free"]).startswith("{")
 
 
-@pytest.mark.parametrize("temperature", TEMPERATURES.values(), ids=TEMPERATURES)
-def test_a_preempted_request_keeps_to_its_structure(
-    bytewise: Workbench, tiny_folder: Path, temperature: float
-) -> None:
+def test_a_preempted_request_keeps_to_its_structure(bytewise: Workbench, tiny_folder: Path) -> None:
     block_bytes = 2 * 2 * 3 * 32 * 4 * 8
     engine = build_engine(
         EngineConfig(
@@ -119,7 +113,7 @@ def test_a_preempted_request_keeps_to_its_structure(
         )
     )
     built = bytewise.build("regex", "([ab][0-9]){20}")
-    requests = [ask("r" * n, [n] * 8, built.start(), temperature=temperature) for n in range(1, 7)]
+    requests = [ask("r" * n, [n] * 8, built.start(), temperature=n % 2) for n in range(1, 7)]
 
     outputs = run(engine, requests)
 

@@ -116,6 +116,7 @@ class Stream(Response):
                 if self._form.includes_usage:
                     usage = count_usage(self._generations, self._n)
                     await events.write(self._wording.counts(usage))
+                close_all(self._generations)  # so that what a client saw end was counted
                 await events.write_done()
             except ApiError as error:
                 await events.write_error(error)
