@@ -36,51 +36,35 @@ class EngineFigures(Collector):
         yield from self._load(self._gauges.load())
         if self.cache_config:
             labels = {**self.cache_config, "engine": ENGINE}
-            info = GaugeMetricFamily(
-                "vllm:cache_config_info", "How the KV cache is set up", labels=list(labels)
-            )
-            info.add_metric(list(labels.values()), 1)
-            yield info
+            yield _gauge("vllm:cache_config_info", "How the KV cache is set up", labels, 1)
         yield from self._own(self._gauges.engine())
 
     def _load(self, load: Load) -> Iterable[Metric]:
-        names, values = ["model_name", "engine"], [self._model_name, ENGINE]
+        own = {"model_name": self._model_name}
+        labels = own | {"engine": ENGINE}
         for name, text, number in (
             ("num_requests_running", "Requests in the running batch", load.num_running),
             ("num_requests_waiting", "Requests waiting to run", load.num_waiting),
             ("kv_cache_usage_perc", "KV cache in use, 1 is full", load.kv_cache_usage),
         ):
-            gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=names)
-            gauge.add_metric(values, number)
-            yield gauge
+            yield _gauge(f"vllm:{name}", text, labels, number)
         for name, text, count in (
             ("num_preemptions", "Times that a request lost its KV blocks", load.num_preemptions),
             (
                 "prefix_cache_queries",
-                "Prompt tokens looked up in the prefix cache",
+                "Tokens looked up in the prefix cache",
                 load.num_prefix_queries,
             ),
-            ("prefix_cache_hits", "Prompt tokens found in the prefix cache", load.num_prefix_hits),
+            ("prefix_cache_hits", "Tokens found in the prefix cache", load.num_prefix_hits),
         ):
-            counter = CounterMetricFamily(f"vllm:{name}", text, labels=names)
-            counter.add_metric(values, count)
-            yield counter
-        fragmentation = GaugeMetricFamily(
-            "forebay:kv_fragmentation_ratio",
-            "Share of the KV slots that requests hold in which no token is",
-            labels=["model_name"],
-        )
-        fragmentation.add_metric([self._model_name], load.kv_fragmentation)
-        yield fragmentation
+            yield _counter(f"vllm:{name}", text, labels, count)
+        text = "Share of the KV slots that requests hold in which no token is"
+        yield _gauge("forebay:kv_fragmentation_ratio", text, own, load.kv_fragmentation)
 
     def _own(self, engine: EngineLike | None) -> Iterable[Metric]:
-        cold = CounterMetricFamily(
-            "forebay:cold",
-            "Compilations, captures, first touches and buffer growths after Ready",
-            labels=["model_name"],
-        )
-        cold.add_metric([self._model_name], engine.num_cold if engine else 0)
-        yield cold
+        own = {"model_name": self._model_name}
+        text = "Compilations, captures, first touches and buffer growths after Ready"
+        yield _counter("forebay:cold", text, own, engine.num_cold if engine else 0)
         memory = GaugeMetricFamily(
             "forebay:vram_bytes",
             "Device memory by term, as planned and as measured",
@@ -90,3 +74,15 @@ class EngineFigures(Collector):
             memory.add_metric([self._model_name, term.name, "planned"], term.planned_bytes)
             memory.add_metric([self._model_name, term.name, "measured"], term.measured_bytes)
         yield memory
+
+
+def _gauge(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), value)
+    return family
+
+
+def _counter(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    family = CounterMetricFamily(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), value)
+    return family

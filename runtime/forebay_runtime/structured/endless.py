@@ -61,7 +61,9 @@ def _required_parts(node: dict[str, Any]) -> list[Any]:
         properties = node.get("properties")
         named = properties if isinstance(properties, dict) else {}
         others = node.get("additionalProperties", True)
-        return [named.get(name, others) for name in _list(node.get("required")) if _is_key(name)]
+        return [
+            named.get(name, others) for name in _list(node.get("required")) if isinstance(name, str)
+        ]
     least = node.get("minItems", 0)
     if node.get("type") == "array" and isinstance(least, int) and least > 0:
         first = _list(node.get("prefixItems"))[:least]
@@ -84,7 +86,3 @@ def _resolve(root: dict[str, Any], reference: Any) -> Any:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _is_key(value: Any) -> bool:
-    return isinstance(value, str)
