@@ -1,7 +1,7 @@
 """Say no before the queue grows beyond what the server was told to hold.
 
-Asked right before requests are submitted, on the asyncio loop, so that what is counted cannot
-change between the check and the submission.
+Asked when a request has been read, so that a full server works no more for it, and right before it
+is submitted, on the asyncio loop, so that what is counted cannot change in between.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class QueueGate:
         self._loop = loop
         self._mean_request_seconds = 1.0
 
-    def check(self, prompt_lengths: list[int]) -> None:
-        """Let new requests in, all of them or none.
+    def check(self, num_requests: int, num_tokens: int) -> None:
+        """Let new requests in, all of them or none; num_tokens: in all their prompts.
 
         Raises: QueueFull with the time after which trying again makes sense.
         """
         limit = self._options.max_num_queued_reqs
-        if limit is not None and self._num_waiting_with(len(prompt_lengths)) > limit:
+        if limit is not None and self._num_waiting_with(num_requests) > limit:
             raise self._full(
                 "max_num_queued_reqs",
                 f"{self._loop.num_in_flight} requests run or wait, and at most {limit} may wait "
                 "(--max-num-queued-reqs)",
             )
         limit = self._options.max_num_queued_tokens
-        num_unread, num_new = self._loop.num_unread_tokens, sum(prompt_lengths)
+        num_unread = self._loop.num_unread_tokens
         # With none ahead of it any prompt is taken: no later time would be better for it.
-        if limit is not None and num_unread and num_unread + num_new > limit:
+        if limit is not None and num_unread and num_unread + num_tokens > limit:
             raise self._full(
                 "max_num_queued_tokens",
-                f"{num_unread} prompt tokens wait to be read, and with this request's {num_new} "
+                f"{num_unread} prompt tokens wait to be read, and with this request's {num_tokens} "
                 f"there would be more than {limit} (--max-num-queued-tokens)",
             )
 

@@ -197,6 +197,13 @@ class Service:
                 code="model_not_found",
             )
 
+    def check_queue(self, num_requests: int) -> None:
+        """Say no to requests as long as nothing was done for them yet; submit asks once more.
+
+        Raises: QueueFull.
+        """
+        self._gate.check(num_requests, num_tokens=0)
+
     def submit(
         self,
         requests: list[Request],
@@ -209,7 +216,7 @@ class Service:
         timeout_seconds: what the client allows; --max-request-seconds bounds it.
         Raises: QueueFull.
         """
-        self._gate.check([len(request.prompt_token_ids) for request in requests])
+        self._gate.check(len(requests), sum(len(each.prompt_token_ids) for each in requests))
         limits = (timeout_seconds, self.options.max_request_seconds)
         timeout = min((seconds for seconds in limits if seconds is not None), default=None)
         workshop = Workshop(self.loop, self._gate, self.model.tokenizer)

@@ -23,8 +23,8 @@ _NO_TLS = ssl.create_default_context()
 ENDLESS = {"prompt": "ab", "max_tokens": 4000, "stream": True}
 
 
-def post(client: httpx.Client, max_tokens: int = 3) -> httpx.Response:
-    return client.post("/v1/completions", json={"prompt": "abc", "max_tokens": max_tokens})
+def post(client: httpx.Client, max_tokens: int = 3, prompt: str = "abc") -> httpx.Response:
+    return client.post("/v1/completions", json={"prompt": prompt, "max_tokens": max_tokens})
 
 
 def connect(server: ServerProcess) -> httpx.Client:
@@ -376,3 +376,14 @@ def test_a_full_queue_is_answered_429_with_retry_after(tmp_path: Path) -> None:
             assert 1 <= int(response.headers["retry-after"]) <= 120
             assert text_of([stream.first, *stream.rest()]) == "ab" * 20
             assert post(other).status_code == 200
+
+
+def test_a_full_server_does_not_look_at_what_it_refuses(tmp_path: Path) -> None:
+    engine = {"step_seconds": 0.02, "max_num_seqs": 1}
+    with fake_server(tmp_path, engine, max_num_seqs=1, max_num_queued_reqs=0) as server:
+        server.wait_ready()
+        with connect(server) as client, connect(server) as other:
+            stream = Stream(client, max_tokens=40)
+            assert post(other, prompt="a" * 100_000).status_code == 429
+            stream.rest()
+            assert post(other, prompt="a" * 100_000).status_code == 400

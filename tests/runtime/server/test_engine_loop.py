@@ -235,10 +235,10 @@ async def test_the_queue_lets_in_what_its_limits_allow(
         rejected: list[str] = []
         gate = QueueGate(ServeOptions("fake", max_num_seqs=2, **options), loop, rejected.append)
         if not is_full:
-            gate.check(new)
+            gate.check(len(new), sum(new))
             return
         with pytest.raises(QueueFull) as refusal:
-            gate.check(new)
+            gate.check(len(new), sum(new))
         assert 1 <= (refusal.value.retry_after_seconds or 0) <= 120
         assert rejected == list(options)
 
@@ -252,4 +252,4 @@ async def test_a_request_behind_those_that_find_no_kv_blocks_waits() -> None:
         options = ServeOptions("fake", max_num_seqs=8, max_num_queued_reqs=1)
         gate = QueueGate(options, loop, lambda _: None)
         with pytest.raises(QueueFull):
-            gate.check([1])
+            gate.check(1, 1)

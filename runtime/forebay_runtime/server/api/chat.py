@@ -25,6 +25,7 @@ from forebay_runtime.server.api.structure import choose_chat_form, compile_chat_
 async def create_chat_completion(context: Context, request: Request) -> Response:
     """Answer a conversation."""
     body = await context.read(ChatBody, request)
+    context.service.check_queue(body.n)
     tools = read_tools(body.tools, body.tool_choice)
     scores = _choose_scores(context, body)
     prompt = await render_chat(context, body, body, tools)
@@ -32,7 +33,7 @@ async def create_chat_completion(context: Context, request: Request) -> Response
     form = choose_chat_form(body, tools, reading.tool_parser)
     constrain = await compile_chat_form(context, form, reading.prompt_tail)
     ask = Ask(_limit(body), "messages", scores, constrain)
-    requests = build_requests(context, body, [prompt], ask)
+    requests = await build_requests(context, body, [prompt], ask)
     plan = ChatPlan(body, prompt, reading, scores)
     wording = ChatWording(context.tokenizer, plan, context.head("chatcmpl-", body, request))
     telling = build_telling(context, body, body.stream_interval, reading.markers)

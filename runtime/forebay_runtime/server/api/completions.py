@@ -32,6 +32,7 @@ from forebay_runtime.tokenizer import Tokenizer
 async def create_completion(context: Context, request: Request) -> Response:
     """Continue prompts."""
     body = await context.read(CompletionBody, request)
+    context.service.check_queue(len(body.prompt) * body.n)
     scores = _choose_scores(context, body)
     prompts = [
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.prompt
@@ -42,7 +43,7 @@ async def create_completion(context: Context, request: Request) -> Response:
         scores,
         await compile_form(context, choose_form(body)),
     )
-    requests = build_requests(context, body, prompts, ask)
+    requests = await build_requests(context, body, prompts, ask)
     head = context.head("cmpl-", body, request)
     wording = CompletionWording(context.tokenizer, CompletionPlan(body, prompts, scores), head)
     telling = build_telling(context, body, body.stream_interval)

@@ -27,6 +27,7 @@ _NOTHING_SAMPLED = SamplingParams(max_tokens=0)
 async def create_embeddings(context: Context, request: Request) -> Response:
     """Turn texts into vectors of unit length."""
     body = await context.read(EmbeddingBody, request)
+    context.service.check_queue(len(body.input))
     prompts = [
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
     ]

@@ -23,12 +23,15 @@ from forebay_runtime.server.generation import Piece
 async def generate(context: Context, request: Request) -> Response:
     """Continue prompts."""
     body = await context.read(GenerateBody, request)
+    context.service.check_queue(len(body.prompt) * body.n)
     prompts = [
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.prompt
     ]
     limit = TokenLimit(body.max_tokens, "max_tokens", DEFAULT_MAX_TOKENS)
     constrain = await compile_form(context, choose_form(body))
-    requests = build_requests(context, body, prompts, Ask(limit, "prompt", constrain=constrain))
+    requests = await build_requests(
+        context, body, prompts, Ask(limit, "prompt", constrain=constrain)
+    )
     echoes = [Echo(prompt, context.tokenizer).text for prompt in prompts for _ in range(body.n)]
     telling = build_telling(context, body)
     generations = context.service.submit(requests, telling, body.n, body.timeout)

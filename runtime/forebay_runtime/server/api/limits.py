@@ -5,7 +5,7 @@ What passes here cannot make a step fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from forebay_runtime.server.errors import BadRequest, show
@@ -38,12 +38,13 @@ def check_prompt(token_ids: Sequence[int], limits: Limits, param: str, num_least
     check_token_ids(token_ids, limits, param)
 
 
-def check_token_ids(token_ids: Iterable[int], limits: Limits, param: str) -> None:
+def check_token_ids(token_ids: Collection[int], limits: Limits, param: str) -> None:
     """Refuse ids that the model does not have.
 
     Raises: BadRequest.
     """
-    for token_id in token_ids:
+    # There may be millions: the smallest and the largest are found without a step for each.
+    for token_id in (min(token_ids), max(token_ids)) if token_ids else ():
         if not 0 <= token_id < limits.vocab_size:
             raise BadRequest(
                 f"{param} has the token id {show(token_id)}, which is outside the model's "

@@ -9,7 +9,7 @@ from forebay_runtime.server.api.bodies.generation import PromptBody
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.errors import BadRequest
 
-_LONG_TEXT_CHARS = 2_000
+LONG_TEXT_CHARS = 2_000
 """Longer texts are tokenised on a thread: they would hold up every other client's stream."""
 
 
@@ -34,7 +34,7 @@ async def encode(context: Context, text: str, add_special_tokens: bool) -> list[
             f"has more than {least} tokens; shorten the prompt",
             code="context_length_exceeded",
         )
-    if len(text) < _LONG_TEXT_CHARS:
+    if len(text) < LONG_TEXT_CHARS:
         return tokenizer.encode(text, add_special_tokens)
     return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from forebay_runtime.server.api.bodies.fields import MAX_CHOICES
 from forebay_runtime.server.api.bodies.generation import PromptBody, SamplingBody
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.limits import TokenLimit, check_prompt, check_token_ids
-from forebay_runtime.server.api.prompts import Prompt
+from forebay_runtime.server.api.prompts import LONG_TEXT_CHARS, Prompt
 from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.generation import Telling
 from forebay_runtime.tokenizer import Tokenizer
@@ -38,7 +39,7 @@ class Ask:
     """Gives each request its own."""
 
 
-def build_requests(
+async def build_requests(
     context: Context, body: SamplingBody, prompts: list[Prompt], ask: Ask
 ) -> list[Request]:
     """Build n requests for each prompt, a prompt's own in a row.
@@ -53,7 +54,8 @@ def build_requests(
         )
     for prompt in prompts:
         check_prompt(prompt.token_ids, context.limits, ask.param, ask.limit.num_least)
-    sampling = _build_sampling(context, body, ask.scores)
+    bad_words = await _spell_bad_words(context, body.bad_words)
+    sampling = replace(_build_sampling(context, body, ask.scores), bad_words=bad_words)
     return [
         build_request(body, prompt, replace(choice, max_tokens=max_tokens), ask.constrain)
         for prompt in prompts
@@ -133,7 +135,6 @@ def _build_sampling(context: Context, body: SamplingBody, scores: Scores) -> Sam
         repetition_penalty=body.repetition_penalty,
         logit_bias=tuple(body.logit_bias.items()),
         allowed_token_ids=None if allowed is None else frozenset(allowed),
-        bad_words=_spell_bad_words(context.tokenizer, body.bad_words),
         min_tokens=body.min_tokens,
         stop_token_ids=ends | frozenset(body.stop_token_ids),
         ignore_eos=body.ignore_eos,
@@ -166,7 +167,13 @@ def _choices(sampling: SamplingParams, n: int) -> Sequence[SamplingParams]:
     return [replace(sampling, seed=seed + index) for index in range(n)]
 
 
-def _spell_bad_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+async def _spell_bad_words(context: Context, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    if sum(map(len, words)) < LONG_TEXT_CHARS:
+        return _spell(context.tokenizer, words)
+    return await asyncio.to_thread(_spell, context.tokenizer, words)
+
+
+def _spell(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """A word's tokens at the beginning of a text, and after a space where those are others.
 
     Raises: BadRequest if a word has no tokens.

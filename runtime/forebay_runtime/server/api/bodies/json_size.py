@@ -14,7 +14,7 @@ SMALL_BYTES = 1024**2
 MAX_VALUES = 4 * 1024**2
 """Token ids of a thousand prompts, of thousands each; about 80 ns to read one."""
 MAX_PARTS = 400_000
-"""Strings, lists and objects: messages, tools, the biases of a whole vocabulary; 1 µs to read one."""
+"""Strings, lists and objects: messages, tools, biases of a whole vocabulary; about 1 µs for one."""
 
 
 @dataclass(frozen=True)
