@@ -32,12 +32,15 @@ def read_chunks(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
-    """The error object, whose shape is checked here for every test."""
+    """The error, which has to be of the client's doing; its shape is checked for every test."""
+    assert 400 <= response.status_code < 500, (response.status_code, response.text[:500])
+    assert response.headers["content-type"] == "application/json"
     body = response.json()
     assert body.keys() == {"error"}, body
     error: dict[str, Any] = body["error"]
     assert error.keys() == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str) and isinstance(error["type"], str)
+    assert isinstance(error["message"], str) and 0 < len(error["message"]) < 2000
+    assert isinstance(error["type"], str)
     assert error["code"] is None or isinstance(error["code"], str)
     assert error["param"] is None or isinstance(error["param"], str)
     return error

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api_answers import check_error
+from api_client import error_of
 
 pytestmark = pytest.mark.component
 BODIES: dict[str, dict[str, Any]] = {
@@ -109,7 +109,7 @@ def test_is_answered(http: httpx.Client, path: str, field: str, value: Any) -> N
 @pytest.mark.parametrize(("path", "field", "value"), cases(REFUSED))
 def test_is_refused_by_name(http: httpx.Client, path: str, field: str, value: Any) -> None:
     response = http.post(path, json=BODIES[path] | {"max_tokens": 2, field: value})
-    error = check_error(response)
+    error = error_of(response)
     assert response.status_code == 400
     assert error["param"] is not None and error["param"].startswith(field)
     assert field in error["message"]
@@ -160,7 +160,7 @@ def test_is_refused_here(
 ) -> None:
     body = BODIES[path] | {"max_tokens": 2, "stream": is_streamed, field: value}
     response = http.post(path, json=body)
-    error = check_error(response)
+    error = error_of(response)
     assert response.status_code == 400
     assert error["param"] is not None and error["param"].split(".")[0] in (field, "logprobs")
 
@@ -168,7 +168,7 @@ def test_is_refused_here(
 @pytest.mark.parametrize("field", ["prompt", "messages"])
 def test_what_is_asked_has_to_be_there(http: httpx.Client, field: str) -> None:
     path = "/v1/completions" if field == "prompt" else "/v1/chat/completions"
-    error = check_error(http.post(path, json={"max_tokens": 2}))
+    error = error_of(http.post(path, json={"max_tokens": 2}))
     assert error["param"] == field
 
 
@@ -176,5 +176,5 @@ def test_what_is_asked_has_to_be_there(http: httpx.Client, field: str) -> None:
 @pytest.mark.parametrize("model", ["nope", "x" * 3000, "smollm2 ", "../smollm2"])
 def test_another_model_is_not_found(http: httpx.Client, path: str, model: str) -> None:
     response = http.post(path, json=BODIES[path] | {"model": model})
-    check_error(response)
+    error_of(response)
     assert response.status_code == 404

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api_answers import check_error
+from api_client import error_of
 
 pytestmark = pytest.mark.component
 JSON = {"Content-Type": "application/json"}
@@ -37,6 +37,9 @@ RAW_BODIES: dict[str, bytes] = {
     "a list 100,000 deep": b'{"prompt": "a", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "an object 100,000 deep": b'{"prompt": "a", "x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
     "a list that never ends": b"[" * 100_000,
+    "a number of 100,000 digits": b'{"prompt": "a", "seed": ' + b"9" * 100_000 + b"}",
+}
+NO_NUMBERS: dict[str, bytes] = {
     "NaN": b'{"prompt": "a", "messages": [], "temperature": NaN}',
     "Infinity": b'{"prompt": "a", "messages": [], "top_p": Infinity}',
     "minus Infinity": b'{"prompt": "a", "messages": [], "min_p": -Infinity}',
@@ -44,7 +47,6 @@ RAW_BODIES: dict[str, bytes] = {
     "a number of 5,000 digits": b'{"prompt": "a", "messages": [], "max_tokens": '
     + b"9" * 5000
     + b"}",
-    "a number of 100,000 digits": b'{"prompt": "a", "seed": ' + b"9" * 100_000 + b"}",
 }
 
 
@@ -53,8 +55,14 @@ RAW_BODIES: dict[str, bytes] = {
 def test_a_body_that_is_no_request_is_refused(
     http: httpx.Client, good_text: Callable[[], str], path: str, body: bytes
 ) -> None:
-    check_error(http.post(path, content=body, headers=JSON))
+    error_of(http.post(path, content=body, headers=JSON))
     assert path != COMPLETIONS or good_text() == " Paris"
+
+
+@pytest.mark.parametrize("body", NO_NUMBERS.values(), ids=NO_NUMBERS.keys())
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT, "/generate"])
+def test_a_number_that_is_none_is_refused(http: httpx.Client, path: str, body: bytes) -> None:
+    error_of(http.post(path, content=body, headers=JSON))
 
 
 TEXT = {"prompt": "Hi", "max_tokens": 2}
@@ -207,7 +215,7 @@ def test_hostile_requests_end_in_an_answer_or_a_refusal(
     response = http.post(path, content=json.dumps(body).encode(), headers=JSON)
     assert response.status_code < 500, response.text[:500]
     if response.status_code != 200:
-        check_error(response)
+        error_of(response)
     assert good_text() == " Paris"
 
 
@@ -227,7 +235,7 @@ def test_a_body_of_another_type_is_refused(http: httpx.Client, content_type: str
     response = http.post(
         COMPLETIONS, content=json.dumps(TEXT), headers={"Content-Type": content_type}
     )
-    check_error(response)
+    error_of(response)
     assert response.status_code in (400, 415)
 
 
@@ -281,7 +289,7 @@ def test_a_wrong_type_is_refused_at_every_field(
     for value in FIELDS[path][field]:
         body = (TEXT if path == COMPLETIONS else TALK) | {field: value}
         response = http.post(path, json=body)
-        error = check_error(response)
+        error = error_of(response)
         assert response.status_code == 400, (value, response.text)
         assert error["param"] is not None and error["param"].startswith(field), (value, error)
     assert good_text() == " Paris"
@@ -301,7 +309,7 @@ def test_no_odd_value_at_any_field_breaks_the_server(
         responses = list(threads.map(send, ODD))
     for value, response in zip(ODD, responses, strict=True):
         if response.status_code != 200:
-            check_error(response)
+            error_of(response)
         assert response.status_code in (200, 400, 404), (value, response.text)
     assert good_text() == " Paris"
 
@@ -309,5 +317,5 @@ def test_no_odd_value_at_any_field_breaks_the_server(
 def test_an_error_never_repeats_a_long_value(http: httpx.Client) -> None:
     for field in ("model", "user", "temperature", "stop"):
         value: Any = [["x" * 100_000]] if field in ("user", "stop") else "x" * 100_000
-        error = check_error(http.post(COMPLETIONS, json=TEXT | {field: value}))
+        error = error_of(http.post(COMPLETIONS, json=TEXT | {field: value}))
         assert len(error["message"]) < 1000

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from api_answers import check_error
+from api_client import error_of
 
 pytestmark = pytest.mark.component
 HIDDEN_SIZE = 576
@@ -110,5 +110,5 @@ def test_inputs_that_mean_nothing_are_refused(
     http: httpx.Client, fields: dict[str, Any], status: int
 ) -> None:
     response = http.post("/v1/embeddings", json={"model": "smollm2"} | fields)
-    check_error(response)
+    error_of(response)
     assert response.status_code == status

@@ -6,7 +6,7 @@ import httpx
 import openai
 import pytest
 
-from api_answers import check_error
+from api_client import error_of
 
 pytestmark = pytest.mark.component
 USER = {"role": "user", "content": "Say hello in one word."}
@@ -55,7 +55,7 @@ def test_a_wrong_path_or_method_is_an_error_in_openais_shape(
     http: httpx.Client, method: str, path: str, status: int
 ) -> None:
     response = http.request(method, path)
-    check_error(response)
+    error_of(response)
     assert response.status_code == status
 
 
@@ -116,7 +116,7 @@ def test_tokens_that_mean_nothing_are_refused(
     http: httpx.Client, path: str, body: dict[str, Any], status: int
 ) -> None:
     response = http.post(path, json=body)
-    check_error(response)
+    error_of(response)
     assert response.status_code == status
 
 
