@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forebay_runtime.chat_template.meter import ChatTemplateError
+from forebay_runtime.quoting import show
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """One thing by three names: templates read the first two."""
@@ -52,5 +53,5 @@ def _parse_arguments(text: str, path: str) -> Any:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ChatTemplateError(f"{path} must be the JSON text of an object, not {text[:200]!r}")
+        raise ChatTemplateError(f"{path} must be the JSON text of an object, not {show(text)}")
     return value

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from forebay_runtime.parsing import hermes, llama3, mistral, reasoning
 from forebay_runtime.parsing.formats import FORMATS
+from forebay_runtime.quoting import show
 
 _DEEPSEEK = "<｜Assistant｜>"
 """Models with this turn think without an opening tag."""
@@ -57,5 +58,5 @@ def list_markers(tool_parser: str | None, reasoning_parser: str | None) -> froze
 
 def _look_up(flag: str, names: Mapping[str, str], option: str) -> str:
     if flag not in names:
-        raise ValueError(f"{option} {flag[:200]!r} is not known; known are {', '.join(names)}")
+        raise ValueError(f"{option} {show(flag)} is not known; known are {', '.join(names)}")
     return names[flag]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from forebay_runtime.quoting import show
+
 ChoiceKind = Literal["none", "auto", "required", "named"]
 
 
@@ -47,7 +49,6 @@ class Tools:
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _MAX_TOOLS = 1024
-_SHOWN_CHARS = 200
 
 
 def parse_tools(tools: Any, tool_choice: Any) -> Tools:
@@ -57,7 +58,7 @@ def parse_tools(tools: Any, tool_choice: Any) -> Tools:
     """
     functions = _parse_functions(tools)
     if tools is None and tool_choice not in (None, "none"):
-        raise ValueError(f"tool_choice is {_show(tool_choice)}, which needs tools: there are none")
+        raise ValueError(f"tool_choice is {show(tool_choice)}, which needs tools: there are none")
     return Tools(functions, _parse_choice(tool_choice, functions))
 
 
@@ -65,7 +66,7 @@ def _parse_functions(tools: Any) -> tuple[Function, ...]:
     if tools is None:
         return ()
     if not isinstance(tools, list):
-        raise ValueError(f"tools must be a list of functions, not {_show(tools)}")
+        raise ValueError(f"tools must be a list of functions, not {show(tools)}")
     if len(tools) > _MAX_TOOLS:
         raise ValueError(f"tools has {len(tools)} entries; at most {_MAX_TOOLS} are allowed")
     functions = tuple(_parse_function(tool, f"tools.{index}") for index, tool in enumerate(tools))
@@ -79,24 +80,24 @@ def _parse_functions(tools: Any) -> tuple[Function, ...]:
 
 def _parse_function(tool: Any, path: str) -> Function:
     if not isinstance(tool, dict):
-        raise ValueError(f"{path} must be an object, not {_show(tool)}")
+        raise ValueError(f"{path} must be an object, not {show(tool)}")
     if tool.get("type", "function") != "function":
-        raise ValueError(f"{path}.type must be 'function', not {_show(tool['type'])}")
+        raise ValueError(f"{path}.type must be 'function', not {show(tool['type'])}")
     function = tool.get("function")
     if not isinstance(function, dict):
-        raise ValueError(f"{path}.function must be an object with a name, not {_show(function)}")
+        raise ValueError(f"{path}.function must be an object with a name, not {show(function)}")
     name = function.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
         raise ValueError(
-            f"{path}.function.name must be 1 to 64 letters, digits, '_' or '-', not {_show(name)}"
+            f"{path}.function.name must be 1 to 64 letters, digits, '_' or '-', not {show(name)}"
         )
     description = function.get("description")
     if description is not None and not isinstance(description, str):
-        raise ValueError(f"{path}.function.description must be a string, not {_show(description)}")
+        raise ValueError(f"{path}.function.description must be a string, not {show(description)}")
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise ValueError(
-            f"{path}.function.parameters must be a JSON schema, not {_show(parameters)}"
+            f"{path}.function.parameters must be a JSON schema, not {show(parameters)}"
         )
     return Function(name, parameters or {"type": "object"}, {"type": "function"} | tool)
 
@@ -112,7 +113,7 @@ def _parse_choice(choice: Any, functions: tuple[Function, ...]) -> ToolChoice:
     if name not in {function.name for function in functions}:
         known = ", ".join(function.name for function in functions) or "none"
         raise ValueError(
-            f"tool_choice names the function {_show(name)}, which is not in tools: {known[:200]}"
+            f"tool_choice names the function {show(name)}, which is not in tools: {known[:200]}"
         )
     return ToolChoice("named", name)
 
@@ -123,10 +124,6 @@ def _read_named(choice: Any) -> str:
     if not isinstance(name, str) or choice.get("type", "function") != "function":
         raise ValueError(
             "tool_choice must be 'none', 'auto', 'required' or "
-            f"{{'type': 'function', 'function': {{'name': ...}}}}, not {_show(choice)}"
+            f"{{'type': 'function', 'function': {{'name': ...}}}}, not {show(choice)}"
         )
     return name
-
-
-def _show(value: Any) -> str:
-    return repr(value)[:_SHOWN_CHARS]

@@ -11,19 +11,17 @@
      └─ Unavailable     503  with Retry-After: loading, draining
 
 Raised anywhere under a request; turned into a response by the app, or into an event where a stream
-has begun. Messages show what the client sent, but never at length.
+has begun.
 """
 
 from __future__ import annotations
 
 import json
-import reprlib
 from typing import Any
 
 from starlette.responses import Response
 
 MAX_RETRY_AFTER_SECONDS = 120
-MAX_SHOWN_CHARS = 200
 
 
 class ApiError(Exception):
@@ -113,11 +111,6 @@ class Unavailable(ApiError):
     type = "service_unavailable_error"
 
 
-def show(value: Any) -> str:
-    """A value as an error quotes it: its beginning, whatever its size."""
-    return _SHORT.repr(value)[:MAX_SHOWN_CHARS]
-
-
 def build_error_body(
     message: str, type_: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
@@ -131,9 +124,3 @@ def build_json_response(
     """A JSON response; ASCII only, so that no text a client sent can make it unencodable."""
     content = json.dumps(body, separators=(",", ":"))
     return Response(content, status, headers, media_type="application/json")
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = MAX_SHOWN_CHARS
-_SHORT.maxlist = _SHORT.maxdict = 16
-_SHORT.maxlevel = 4

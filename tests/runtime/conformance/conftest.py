@@ -19,12 +19,14 @@ PATIENCE_SECONDS = 120.0
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server, ready."""
+    """The server, ready; it must leave in peace whatever it was asked."""
     command = [sys.executable, "-m", "forebay_runtime.cli", "serve", str(smollm2_path()), *FLAGS]
     log = tmp_path_factory.mktemp("conformance") / "termination-log"
     with running(command, log) as process:
         process.wait_ready()
         yield process
+        process.terminate()
+        assert process.wait() == 0
 
 
 @pytest.fixture(scope="session")

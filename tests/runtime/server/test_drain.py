@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -334,34 +334,6 @@ def test_ctrl_c_drains_without_a_lame_duck(tmp_path: Path) -> None:
             server.signal(signal.SIGINT)
             assert text_of([stream.first, *stream.rest()]) == "ab" * 150
         assert server.wait() == 0
-
-
-@pytest.fixture
-def slow_server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with fake_server(tmp_path, {"step_seconds": 0.02}) as server:
-        server.wait_ready()
-        yield server
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_client_that_leaves_stops_costing(slow_server: ServerProcess, stream: bool) -> None:
-    with connect(slow_server) as client:
-        if stream:
-            begun = Stream(client)
-            assert begun.first
-        else:
-            with pytest.raises(httpx.ReadTimeout):
-                client.post("/v1/completions", json=ENDLESS | {"stream": False}, timeout=0.3)
-    while slow_server.get("/load").json() != {
-        "running": 0,
-        "waiting": 0,
-        "kvCacheUsage": 0.0,
-        "freeKvTokens": 65536,
-    }:
-        time.sleep(0.005)
-    metrics = slow_server.get("/metrics").text
-    labels = 'engine="0",finished_reason="abort",model_name="fake"'
-    assert f"vllm:request_success_total{{{labels}}} 1.0" in metrics
 
 
 def test_a_full_queue_is_answered_429_with_retry_after(tmp_path: Path) -> None:

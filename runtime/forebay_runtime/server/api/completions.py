@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -45,7 +45,7 @@ async def create_completion(context: Context, request: Request) -> Response:
     )
     requests = await build_requests(context, body, prompts, ask)
     head = context.head("cmpl-", body, request)
-    wording = CompletionWording(context.tokenizer, CompletionPlan(body, prompts, scores), head)
+    wording = CompletionWording(context.tokenizer, body, prompts, scores, head)
     telling = build_telling(context, body, body.stream_interval)
     generations = context.service.submit(requests, telling, body.n, body.timeout)
     if not body.stream:
@@ -67,27 +67,25 @@ _UNASKED = {"token_ids": None, "prompt_token_ids": None, "prompt_logprobs": None
 """Fields of a whole answer's choice that are null unless they were asked for."""
 
 
-@dataclass(frozen=True)
-class CompletionPlan:
-    """Completions as they were asked for."""
-
-    body: CompletionBody
-    prompts: Sequence[Prompt]
-    scores: Scores
-
-
 class CompletionWording:
     """How the choices of one request are spelled, n for each prompt in a row."""
 
-    def __init__(self, tokenizer: Tokenizer, plan: CompletionPlan, head: Head) -> None:
-        """head: what all objects share."""
-        self._body = body = plan.body
-        self._prompts = plan.prompts
-        self._scores = plan.scores
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        body: CompletionBody,
+        prompts: Sequence[Prompt],
+        scores: Scores,
+        head: Head,
+    ) -> None:
+        """prompts, scores: what body asked for. head: what all objects share."""
+        self._body = body
+        self._prompts = prompts
+        self._scores = scores
         self._head = asdict(head) | FINGERPRINT | {"object": "text_completion"}
         self._texts = TokenTexts(tokenizer, body.return_tokens_as_token_ids)
-        self._echoes = [Echo(p, tokenizer) for p in plan.prompts] if body.echo else []
-        self._has_begun = [False] * (len(plan.prompts) * body.n)
+        self._echoes = [Echo(p, tokenizer) for p in prompts] if body.echo else []
+        self._has_begun = [False] * (len(prompts) * body.n)
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         """Text and, in the last chunk, why it ended; the first has the prompt, if it is echoed."""

@@ -22,13 +22,14 @@ from forebay_runtime.parsing import (
     choose_tool_parser,
     read_reasoning_tokens,
 )
+from forebay_runtime.quoting import show
 from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
 from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
 from forebay_runtime.server.api.bodies.json_size import SMALL_BYTES
 from forebay_runtime.server.api.ignored import list_ignored, note_ignored
 from forebay_runtime.server.api.limits import Limits
-from forebay_runtime.server.errors import WrongMediaType, show
+from forebay_runtime.server.errors import WrongMediaType
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
 from forebay_runtime.tokenizer import Tokenizer

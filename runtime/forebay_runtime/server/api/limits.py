@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from forebay_runtime.server.errors import BadRequest, show
+from forebay_runtime.quoting import show
+from forebay_runtime.server.errors import BadRequest
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forebay_runtime.quoting import show
 from forebay_runtime.server.api.bodies.chat import Message
-from forebay_runtime.server.errors import BadRequest, show
+from forebay_runtime.server.errors import BadRequest
 
 _NOTHING: tuple[Any, ...] = (None, [], {}, "")
 """Values of fields that OpenAI's client writes out though they say nothing."""

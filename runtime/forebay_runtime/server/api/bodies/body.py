@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
+from forebay_runtime.quoting import show
 from forebay_runtime.server.api.bodies.elsewhere import IGNORED, NEUTRAL, REMOVED
 from forebay_runtime.server.api.bodies.json_size import (
     MAX_PARTS,
@@ -27,7 +28,7 @@ from forebay_runtime.server.api.bodies.json_size import (
     SMALL_BYTES,
     measure_json,
 )
-from forebay_runtime.server.errors import BadRequest, show
+from forebay_runtime.server.errors import BadRequest
 
 
 class Body(BaseModel):
