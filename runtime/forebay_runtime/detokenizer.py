@@ -60,13 +60,9 @@ class Detokenizer:
     def flush(self) -> str:
         """Return what was held back, at the answer's end.
 
-        A character whose last bytes never came becomes one U+FFFD.
+        A character whose last bytes never came is left out: its tokens say what there was of it.
         """
-        if self.stopped_by is not None:
-            return ""
-        rest = self._decoder.decode(b"", final=True)
-        self.num_chars += len(rest)
-        return self._stops.feed(rest) + self._stops.flush()
+        return self._stops.flush()
 
 
 class StopStrings:
