@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine_play import Answer, load_engine, play, play_alone, tokens_of
-from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.request import Pooling, Request, SamplingParams
 from tiny_model import FAMILIES, save_tiny
 
 FLAGS: dict[str, Any] = {
@@ -18,6 +18,7 @@ FLAGS: dict[str, Any] = {
     "max_model_len": 128,
     "block_size": 16,
 }
+POOLINGS: tuple[Pooling, ...] = ("mean", "last")
 SEEDED: dict[str, Any] = {
     "temperature": 0.9,
     "top_p": 0.95,
@@ -124,3 +125,29 @@ def test_circumstances_change_no_bit_in_the_other_families(
     assert tokens_of(together(path, {"max_num_batched_tokens": 7, "block_size": 64})) == expected
     assert tokens_of(prefix_cached(path)) == expected
     assert tokens_of(preempted(path)) == expected
+
+
+def test_chunks_change_no_bit_of_prompt_logprobs_and_embeddings(
+    saved: Callable[[str], Path],
+) -> None:
+    answers = []
+    for num_batched_tokens in (512, 7):
+        engine = load_engine(
+            saved("llama"), **{**FLAGS, "max_num_batched_tokens": num_batched_tokens}
+        )
+        scored = build_requests(num_prompt_logprobs=2)
+        pooled = [
+            Request(f"{pooling} {number}", each.prompt_token_ids, each.sampling, pooling=pooling)
+            for number, each in enumerate(build_requests())
+            for pooling in POOLINGS
+        ]
+        ends = play(engine, [*scored, *pooled])
+        answers.append(
+            {
+                key: (answer.first and answer.first.prompt_logprobs, answer.last.embedding)
+                for key, answer in ends.items()
+                if answer.last is not None
+            }
+        )
+    whole, cut = answers
+    assert whole == cut
