@@ -76,6 +76,7 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None
         ({"presence_penalty": 2.1}, "presence_penalty"),
         ({"frequency_penalty": -2.1}, "frequency_penalty"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": 1e-300}, "repetition_penalty"),
         ({"min_p": 1.5}, "min_p"),
         ({"bad_words": [""]}, "bad_words"),
         ({"bad_words": "word"}, "bad_words"),

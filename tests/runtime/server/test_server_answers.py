@@ -157,6 +157,12 @@ def test_text_is_tokenised_and_put_together_again(server: ServerProcess) -> None
     assert back == {"prompt": TEXT + "<|im_end|>"}
 
 
+def test_many_tokens_become_text_too(server: ServerProcess) -> None:
+    tokens = post(server, "/tokenize", prompt=TEXT).json()["tokens"]
+    back = post(server, "/detokenize", tokens=tokens * 1_000)
+    assert back.json() == {"prompt": TEXT * 1_000}
+
+
 def test_a_chat_is_tokenised_as_it_would_be_prompted(server: ServerProcess) -> None:
     tokens = post(server, "/tokenize", messages=CHAT, return_token_strs=True).json()
     chat = post(server, "/v1/chat/completions", messages=CHAT).json()

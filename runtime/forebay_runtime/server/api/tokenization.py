@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forebay_runtime.server.api.bodies.tokens import DetokenizeBody, TokenizeBody
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.api.limits import check_token_ids
-from forebay_runtime.server.api.prompts import encode
+from forebay_runtime.server.api.prompts import LONG_TEXT_CHARS, encode
 from forebay_runtime.server.api.reading import read_tools
 from forebay_runtime.server.api.rendering import render_text
 from forebay_runtime.server.errors import build_json_response
@@ -38,7 +40,10 @@ async def detokenize(context: Context, request: Request) -> Response:
     """The text of token ids, special tokens written out."""
     body = await context.read(DetokenizeBody, request)
     check_token_ids(body.tokens, context.limits, "tokens")
-    return build_json_response({"prompt": context.tokenizer.decode(body.tokens)})
+    decode, tokens = context.tokenizer.decode, body.tokens
+    is_long = len(tokens) > LONG_TEXT_CHARS
+    text = await asyncio.to_thread(decode, tokens) if is_long else decode(tokens)
+    return build_json_response({"prompt": text})
 
 
 async def tokenizer_info(context: Context, request: Request) -> Response:

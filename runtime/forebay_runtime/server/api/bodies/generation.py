@@ -106,7 +106,7 @@ class SamplingBody(PromptBody):
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     presence_penalty: float = Field(0.0, ge=-2, le=2)
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
-    repetition_penalty: float = Field(1.0, gt=0, le=1e6)
+    repetition_penalty: float = Field(1.0, ge=1e-6, le=1e6)
     logit_bias: LogitBias = Field(default_factory=dict)
     allowed_token_ids: Annotated[TokenIds, Field(min_length=1)] | None = None
     bad_words: BadWords = Field(default_factory=list)
