@@ -13,8 +13,8 @@ from forebay_runtime.detokenizer import Detokenizer, TextRules
 from forebay_runtime.request import Output, Request, TokenLogprobs
 from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import ApiError, RequestTimedOut
+from forebay_runtime.server.metrics.request_record import RequestRecord
 from forebay_runtime.server.queue_gate import QueueGate
-from forebay_runtime.server.request_record import RequestRecord
 from forebay_runtime.tokenizer import Tokenizer
 
 

@@ -20,15 +20,15 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Request
 from forebay_runtime.server.connection import Connection
-from forebay_runtime.server.engine_figures import Gauges
 from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
 from forebay_runtime.server.errors import ModelNotFound, Unavailable
 from forebay_runtime.server.event_stream import Manners
 from forebay_runtime.server.generation import Generation, Telling, Workshop
-from forebay_runtime.server.gpu_figures import open_nvml
 from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
-from forebay_runtime.server.metrics import ServerMetrics
+from forebay_runtime.server.metrics.engine_figures import Gauges
+from forebay_runtime.server.metrics.gpu_figures import open_nvml
+from forebay_runtime.server.metrics.server_metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.structured import StructureCompiler

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from forebay_runtime.request import Load, Output, Request, SamplingParams
-from forebay_runtime.server.engine_figures import Gauges
-from forebay_runtime.server.metric_families import build_token_buckets
-from forebay_runtime.server.metrics import ServerMetrics
-from forebay_runtime.server.request_record import RequestRecord
+from forebay_runtime.server.metrics.engine_figures import Gauges
+from forebay_runtime.server.metrics.families import build_token_buckets
+from forebay_runtime.server.metrics.request_record import RequestRecord
+from forebay_runtime.server.metrics.server_metrics import ServerMetrics
 
 LOAD = Load(
     num_running=2,

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Load
-from forebay_runtime.server.metric_families import ENGINE
+from forebay_runtime.server.metrics.families import ENGINE
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from prometheus_client import (
 )
 
 from forebay_runtime.request import Load, Request
-from forebay_runtime.server.engine_figures import EngineFigures, Gauges
-from forebay_runtime.server.gpu_figures import GpuFigures
-from forebay_runtime.server.metric_families import ENGINE, RequestFamilies
-from forebay_runtime.server.request_record import Choices, RequestRecord
+from forebay_runtime.server.metrics.engine_figures import EngineFigures, Gauges
+from forebay_runtime.server.metrics.families import ENGINE, RequestFamilies
+from forebay_runtime.server.metrics.gpu_figures import GpuFigures
+from forebay_runtime.server.metrics.request_record import Choices, RequestRecord
 
 REJECTIONS = ("max_num_queued_reqs", "max_num_queued_tokens")
 """The limits that refuse a request, by which refusals are told apart."""

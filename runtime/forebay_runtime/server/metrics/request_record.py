@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from forebay_runtime.request import Output, Request
-from forebay_runtime.server.metric_families import RequestFamilies
+from forebay_runtime.server.metrics.families import RequestFamilies
 
 
 @dataclass
