@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +10,9 @@ from torch import Tensor
 from forebay_runtime.batch import Chunk
 from forebay_runtime.request import TokenLogprobs
 from forebay_runtime.step_result import PromptStates
+
+Score = tuple[int, float]
+"""A token id and its logprob."""
 
 
 def score_tokens(logits: Tensor, token_ids: Sequence[int], num_top: int) -> list[TokenLogprobs]:
@@ -24,9 +27,22 @@ def score_tokens(logits: Tensor, token_ids: Sequence[int], num_top: int) -> list
     best, best_ids = logprobs.topk(min(num_top, logits.shape[1]))
     columns = (token_ids, own.tolist(), ranks.tolist(), best_ids.tolist(), best.tolist())
     return [
-        TokenLogprobs(token_id, logprob, rank, tuple(zip(top_ids, top, strict=True)))
+        TokenLogprobs(
+            token_id, logprob, rank, _ordered((token_id, logprob), zip(top_ids, top, strict=True))
+        )
         for token_id, logprob, rank, top_ids, top in zip(*columns, strict=True)
     ]
+
+
+def _ordered(own: Score, best: Iterable[Score]) -> tuple[Score, ...]:
+    """The best in falling order; among equals the token itself first, then by id.
+
+    Where many are as good as the token, it stands for one of them: narrow dtypes make many equal.
+    """
+    top = list(best)
+    if top and own[1] >= top[-1][1] and own not in top:
+        top[-1] = own
+    return tuple(sorted(top, key=lambda score: (-score[1], score != own, score[0])))
 
 
 def score_prompt(chunk: Chunk, states: PromptStates, most_rows: int) -> tuple[TokenLogprobs, ...]:

@@ -188,3 +188,13 @@ def test_so_many_of_the_best_are_told(num_logprobs: int, num_top: int) -> None:
 def test_only_who_asked_gets_logprobs() -> None:
     asked, other = request(num_logprobs=0), request()
     assert list(sample(asked, other).logprobs) == [asked.request_id]
+
+
+@pytest.mark.parametrize("allowed", [{0, 1, 2, 3, 4, 5}, {0}, {2}, {4}], ids=str)
+def test_among_equals_the_token_itself_comes_first(allowed: set[int]) -> None:
+    equal = torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]])
+    asked = request(allowed_token_ids=frozenset(allowed), num_logprobs=3)
+    [scores] = sample(asked, logits=equal).logprobs.values()
+    assert scores.rank == 1
+    assert scores.top[0] == (scores.token_id, scores.logprob)
+    assert len({token_id for token_id, _ in scores.top}) == 3
