@@ -61,13 +61,16 @@ class Pace:
 
         One that was smaller than it might have been says nothing, unless it took too long all the
         same. One that was made small says how fast the device is again, after a moment's trouble.
+        What was slow counts at once, what was fast by half: where neighbours take the processors
+        at times, a lucky step would make the next one far too large.
         """
         num_tokens = sum(chunk.num_tokens for chunk in chunks)
         if self._most_seconds is None or all(_is_decode(chunk) for chunk in chunks):
             return
         if 2 * num_tokens >= num_tokens_allowed or seconds > self._most_seconds:
             work = sum(chunk.num_tokens * (_TOKEN_KEYS + chunk.end) for chunk in chunks)
-            self._seconds_per_work = seconds / work
+            before, now = self._seconds_per_work, seconds / work
+            self._seconds_per_work = max(now, sqrt(before * now))
 
 
 def _is_decode(chunk: Chunk) -> bool:

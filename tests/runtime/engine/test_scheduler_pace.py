@@ -80,13 +80,21 @@ def test_decodes_alone_say_nothing() -> None:
     assert pace.num_tokens_for([reading(0)]) == 846
 
 
+def test_a_lucky_step_does_not_make_the_next_one_far_too_large() -> None:
+    pace, usual = pace_of(6.0), 846
+    pace.note_step((Chunk.of(reading(0), 0, usual),), usual, seconds=1.5 / 9)
+    allowed = pace.num_tokens_for([reading(0)])
+    usual_work, work = usual * (1_000 + usual), allowed * (1_000 + allowed)
+    assert 2 * usual_work < work < 4 * usual_work
+
+
 @pytest.mark.parametrize("max_num_seqs", [1, 8, 256])
 @pytest.mark.parametrize("num_tokens", [1, 20, 2_048])
 def test_steps_grow_again_after_one_that_was_held_up(max_num_seqs: int, num_tokens: int) -> None:
     pace = Pace(Limits(max_num_seqs, 2_048, 8_192))
     pace.keep_under(2.0, 0.5)
     pace.note_step((Chunk.of(reading(0), 0, num_tokens),), 2_048, seconds=600.0)
-    for _ in range(6):
+    for _ in range(10):
         allowed = pace.num_tokens_for([reading(0)])
         pace.note_step((Chunk.of(reading(0), 0, allowed),), allowed, 0.05 + 0.0002 * allowed)
     assert pace.num_tokens_for([reading(0)]) == 2_048
