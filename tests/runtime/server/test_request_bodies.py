@@ -41,6 +41,15 @@ def test_stop_is_a_string_or_a_list(stop: Any, stops: list[str]) -> None:
     assert parse_completion(stop=stop).stop == stops
 
 
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    body = parse_completion(n=2.0, seed=-3.0, top_k=1e3, stop_token_ids=[5.0], prompt=[[7.0], "a"])
+    assert (body.n, body.seed, body.top_k, body.stop_token_ids) == (2, -3, 1000, [5])
+    assert body.prompt == [[7], "a"]
+    assert parse_completion(prompt=[7.0, 8]).prompt == [[7, 8]]
+    told = [body.n, body.seed, body.top_k, *body.stop_token_ids, *body.prompt[0]]
+    assert {type(number) for number in told} == {int}
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -63,7 +72,12 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None
     [
         ({"n": 0}, "n"),
         ({"n": True}, "n"),
-        ({"n": 1025}, "n"),
+        ({"n": 129}, "n"),
+        ({"n": "1"}, "n"),
+        ({"n": 1.5}, "n"),
+        ({"prompt": [1.5]}, "prompt"),
+        ({"stop_token_ids": [2.5]}, "stop_token_ids.0"),
+        ({"seed": 1e300}, "seed"),
         ({"best_of": 3}, "best_of"),
         ({"logprobs": -2}, "logprobs"),
         ({"logprobs": True}, "logprobs"),
@@ -204,6 +218,7 @@ def test_a_token_id_too_long_to_write_out_is_refused_in_few_words() -> None:
 @pytest.mark.parametrize(
     ("field", "allowed"),
     [
+        ({"n": 129}, ["n", "129", "less than or equal to 128"]),
         ({"temperature": 7.25}, ["temperature", "7.25", "less than or equal to 2"]),
         ({"stop": ["x", ""]}, ["stop", "['x', '']", "non-empty string"]),
         ({"suffix": "tail"}, ["suffix", "'tail'", "leave it out"]),

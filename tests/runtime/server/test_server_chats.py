@@ -236,6 +236,18 @@ def test_every_role_is_heard(server: ServerProcess, role: str) -> None:
     assert chat(server, "", messages=messages)["choices"][0]["message"]["content"] == "a"
 
 
+@pytest.mark.parametrize("role", ["user", "system", "developer", "tool"])
+@pytest.mark.parametrize("content", [{}, {"content": None}], ids=["absent", "null"])
+def test_only_the_assistant_may_say_nothing(
+    server: ServerProcess, role: str, content: dict[str, None]
+) -> None:
+    mute = {"role": role} | content
+    response = post(server, PATH, messages=[mute, *say("a")])
+    assert (response.status_code, error_of(response)["param"]) == (400, "messages.0.content")
+    messages = [mute | {"role": "assistant"}, *say("a")]
+    assert chat(server, "", messages=messages)["choices"][0]["message"]["content"] == "a"
+
+
 def test_a_conversation_with_calls_can_be_sent_back(server: ServerProcess) -> None:
     first = chat(server, CALL, tools=[ADD])["choices"][0]["message"]
     result = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "3"}

@@ -283,7 +283,7 @@ def test_an_answer_is_held_to_a_form(
         ({"logprobs": 21}, "logprobs"),
         ({"logprobs": -1}, "logprobs"),
         ({"prompt_logprobs": 21}, "prompt_logprobs"),
-        ({"n": 1000, "prompt": ["a", "b"]}, "n"),
+        ({"n": 128, "prompt": ["a"] * 9}, "n"),
         ({"truncate_prompt_tokens": 999}, "truncate_prompt_tokens"),
         ({"truncate_prompt_tokens": 0}, "prompt"),
         ({"structured_outputs": {"regex": "("}}, "structured_outputs"),

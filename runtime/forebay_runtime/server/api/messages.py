@@ -31,6 +31,11 @@ def to_plain(messages: Sequence[Message], knows_developer: bool) -> list[dict[st
 
 
 def _to_plain(message: Message, path: str) -> dict[str, Any]:
+    if message.content is None and message.role != "assistant":
+        raise BadRequest(
+            f"The field {path}.content is required: only the assistant's messages may have none",
+            param=f"{path}.content",
+        )
     plain: dict[str, Any] = {"role": message.role, "content": to_text(message.content, path)}
     for name, value in (message.model_extra or {}).items():
         field = f"{path}.{name[:64]}"

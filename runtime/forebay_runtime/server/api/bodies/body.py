@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 
 from forebay_runtime.quoting import show
 from forebay_runtime.server.api.bodies.elsewhere import IGNORED, NEUTRAL, REMOVED
+from forebay_runtime.server.api.bodies.fields import to_whole
 from forebay_runtime.server.api.bodies.json_size import (
     MAX_PARTS,
     MAX_VALUES,
@@ -32,16 +33,16 @@ from forebay_runtime.server.errors import BadRequest
 
 
 class Body(BaseModel):
-    """A JSON object; a field that is null is absent, and numbers are not made from strings."""
+    """A JSON object; a field that is null is absent, 1.0 is 1, and "1" is no number."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_nulls(cls, data: Any) -> Any:
+    def _read_json(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {name: value for name, value in data.items() if value is not None}
+        return {name: to_whole(value) for name, value in data.items() if value is not None}
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -10,13 +10,28 @@ MAX_STOPS = 4
 """OpenAI's and vLLM's limit."""
 MAX_STOP_CHARS = 1_024
 MAX_CHOICES = 1_024
+MAX_N = 128
+"""OpenAI's limit."""
 MAX_COUNT = 2**31 - 1
 """Beyond any count of tokens; integers that take long to write out are refused by it."""
 MAX_BAD_WORDS = 1_000
 MAX_SECONDS = 1e7
 MAX_ID_CHARS = 256
 MAX_SALT_CHARS = 128
+_MOST_WHOLE = 2.0**63
 _SALT_FORBIDS = frozenset("@/\\\x00")
+
+
+def to_whole(value: Any) -> Any:
+    """A whole number that was written as 1.0, as an integer: JSON has one kind of number."""
+    is_whole = type(value) is float and abs(value) <= _MOST_WHOLE and value.is_integer()
+    return int(value) if is_whole else value
+
+
+def _to_wholes(value: Any) -> Any:
+    if isinstance(value, list) and float in set(map(type, value)):
+        return [to_whole(each) for each in value]
+    return value
 
 
 def _check_stop(value: Any) -> list[str]:
@@ -35,7 +50,10 @@ def _check_stop(value: Any) -> list[str]:
 
 def _check_prompts(value: Any) -> list[str | list[int]]:
     """Bring the four ways to write a prompt to one: a list of texts and token id lists."""
+    value = _to_wholes(value)
     prompts = [value] if isinstance(value, str) or _is_token_ids(value) else value
+    if isinstance(prompts, list):
+        prompts = [_to_wholes(prompt) for prompt in prompts]
     if (
         not isinstance(prompts, list)
         or not prompts
@@ -112,4 +130,4 @@ LogitBias = Annotated[
 ]
 BadWords = Annotated[list[str], BeforeValidator(_check_bad_words), WithJsonSchema(_WORDS_SCHEMA)]
 Salt = Annotated[str, BeforeValidator(_check_salt)]
-TokenIds = list[Annotated[int, Field(ge=0, le=MAX_COUNT)]]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT)]], BeforeValidator(_to_wholes)]

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from forebay_runtime.server.api.bodies.body import Body, FieldError
 from forebay_runtime.server.api.bodies.fields import (
-    MAX_CHOICES,
     MAX_COUNT,
     MAX_ID_CHARS,
+    MAX_N,
     MAX_SECONDS,
     BadWords,
     LogitBias,
@@ -98,7 +98,7 @@ class PromptBody(Body):
 class SamplingBody(PromptBody):
     """How the answer's tokens are chosen, and when it ends."""
 
-    n: int = Field(1, ge=1, le=MAX_CHOICES)
+    n: int = Field(1, ge=1, le=MAX_N)
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=-1, le=MAX_COUNT)
