@@ -39,3 +39,20 @@ def test_an_extra_covers_what_its_source_imports(extra: str) -> None:
     imported = set().union(*(find_imports(root) for root in ROOTS[extra]))
 
     assert imported - read_extra(extra) == set()
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"),
+    [
+        ("operator", "kopf"),
+        ("operator", "kubernetes"),
+        ("runtime", "torch"),
+        ("runtime", "fastapi"),
+        ("runtime", "uvicorn"),
+        ("runtime", "prometheus_client"),
+        ("runtime", "pydantic"),
+    ],
+)
+def test_what_the_project_is_to_be_built_on_is_what_it_is_built_on(extra: str, name: str) -> None:
+    assert name in read_extra(extra)
+    assert name in set().union(*(find_imports(root) for root in ROOTS[extra]))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from forebay_runtime.server.api import answers
 from forebay_runtime.server.api.bodies.chat import ChatBody
@@ -74,12 +73,13 @@ ENDPOINTS = (
 )
 
 
-def build_app(service: Service) -> Starlette:
+def build_app(service: Service) -> FastAPI:
     """Build the application around a service."""
-    context = Context(service)
-    routes = [_build_route(context, endpoint) for endpoint in ENDPOINTS]
-    app = Starlette(
-        routes=[*routes, Route("/openapi.json", _get_description)],
+    # No pages: they would load scripts from elsewhere, and the API is OpenAI's.
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
         middleware=[Middleware(IgnoredFieldsHeader)],
         exception_handlers={
             ApiError: _on_api_error,
@@ -87,24 +87,19 @@ def build_app(service: Service) -> Starlette:
             Exception: _on_crash,
         },
     )
-    app.router.redirect_slashes = False
+    context = Context(service)
+    for endpoint in ENDPOINTS:
+        _add_route(app, context, endpoint)
+    # Bodies are parsed by the endpoints, whose errors are OpenAI's, so FastAPI cannot see them.
+    app.openapi = functools.cache(lambda: describe(ENDPOINTS))  # type: ignore[method-assign]
     return app
 
 
-def _build_route(context: Context, endpoint: Endpoint) -> Route:
+def _add_route(app: FastAPI, context: Context, endpoint: Endpoint) -> None:
     async def handle(request: Request) -> Response:
         return await endpoint.handler(context, request)
 
-    return Route(endpoint.path, handle, methods=[endpoint.method])
-
-
-@functools.cache
-def _description() -> dict[str, Any]:
-    return describe(ENDPOINTS)
-
-
-async def _get_description(request: Request) -> Response:
-    return build_json_response(_description())
+    app.add_route(endpoint.path, handle, methods=[endpoint.method])
 
 
 async def _on_api_error(request: Request, exc: Exception) -> Response:
