@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
