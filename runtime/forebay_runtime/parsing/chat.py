@@ -28,6 +28,11 @@ class ChatParser:
         """Was there any? Then the answer's finish_reason is "tool_calls" instead of "stop"."""
         return self._calls is not None and self._calls.num_calls > 0
 
+    @property
+    def reasoning_span(self) -> range | None:
+        """Which of the answer's characters are thoughts, None where there are none to be told."""
+        return None if self._reasoning is None else self._reasoning.span
+
     def feed(self, text: str) -> Delta:
         """What this piece adds; what may still become a marker is held back."""
         thought, said = ("", text) if self._reasoning is None else self._reasoning.feed(text)

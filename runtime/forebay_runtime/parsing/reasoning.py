@@ -46,6 +46,17 @@ class ReasoningSplitter:
         self._may_open = start != "speaking"  # nothing but whitespace came yet
         self._spaces: list[str] = []
         self._rest = ""
+        self._num_fed = 0
+        self._begin = 0
+        self._end: int | None = 0 if start == "speaking" else None
+
+    @property
+    def span(self) -> range:
+        """Which of the answer's characters are thoughts, their tags left out; so far."""
+        if self._state == "start":
+            return range(0)
+        end = self._num_fed - len(self._rest) if self._end is None else self._end
+        return range(self._begin, end)
 
     @property
     def is_over(self) -> bool:
@@ -54,6 +65,7 @@ class ReasoningSplitter:
 
     def feed(self, text: str) -> tuple[str, str]:
         """What this piece adds to either."""
+        self._num_fed += len(text)
         text, self._rest = self._rest + text, ""
         if self._may_open:
             text = self._read_opening(text)
@@ -64,6 +76,7 @@ class ReasoningSplitter:
             self._rest = text[found:]
             return text[:found], ""
         self._state = "speaking"
+        self._end = self._num_fed - len(text) + found
         return text[:found], text[found + len(END) :]
 
     def flush(self) -> tuple[str, str]:
@@ -83,7 +96,8 @@ class ReasoningSplitter:
         self._spaces.clear()
         if begin.startswith(BEGIN):
             self._state = "thinking"
+            self._begin = self._num_fed - len(begin) + len(BEGIN)
             return begin[len(BEGIN) :]
         if self._state == "start":
-            self._state = "speaking"
+            self._state, self._end = "speaking", 0
         return spaces + begin

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from chat_parsing import Told, cut, parse
 from chat_templates import QWEN3, SMOLLM3
 from forebay_runtime.chat_template import ChatTemplate
+from forebay_runtime.parsing import ToolChoice, build_chat_parser
 
 CALL = '<tool_call>{"name": "get_time", "arguments": {}}</tool_call>'
 TIME = ("get_time", "{}")
@@ -73,6 +74,19 @@ def test_reasoning_needs_no_tools(parser: str, tail: str, text: str, told: Told)
     plain = parse(list(text), None, parser, prompt_tail=tail)
     assert plain.reasoning == told.reasoning
     assert told.calls or plain.content == told.content
+
+
+@pytest.mark.parametrize(("parser", "tail", "text", "told"), CASES.values(), ids=CASES.keys())
+def test_where_the_reasoning_stands_is_known_too(
+    parser: str, tail: str, text: str, told: Told
+) -> None:
+    for pieces in ([text], list(text)):
+        reader = build_chat_parser(None, parser, (), ToolChoice("auto"), tail)
+        for piece in pieces:
+            reader.feed(piece)
+        reader.flush()
+        span = reader.reasoning_span
+        assert span is not None and text[span.start : span.stop] == told.reasoning
 
 
 @settings(max_examples=100, deadline=None)

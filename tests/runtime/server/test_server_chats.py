@@ -121,6 +121,23 @@ def test_thoughts_are_told_apart_under_both_names(server: ServerProcess) -> None
     assert "".join(delta.get("content", "") for delta in deltas) == "So be it."
 
 
+@pytest.mark.parametrize(
+    ("text", "num_thoughts"),
+    [("<think>Hm 😀</think>So", 7), ("<think>Hm", 2), ("So", 0)],
+    ids=["whole", "cut-off", "none"],
+)
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "left-out"])
+def test_tokens_of_thoughts_are_counted(
+    server: ServerProcess, text: str, num_thoughts: int, is_told: bool
+) -> None:
+    fields = {"include_reasoning": is_told, "n": 2}
+    usage = chat(server, text, **fields)["usage"]
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": num_thoughts * 2}
+    chunks = stream(server, text, stream_options={"include_usage": True}, **fields)
+    told = dict(chunks[-1]["usage"], prompt_tokens_details=usage["prompt_tokens_details"])
+    assert told == usage
+
+
 def test_thoughts_can_be_left_out_and_their_tokens_with_them(server: ServerProcess) -> None:
     fields = {"include_reasoning": False, "logprobs": True}
     choice = chat(server, "<think>secret</think>said", **fields)["choices"][0]

@@ -28,13 +28,20 @@ class CachedTokens(TypedDict):
     cached_tokens: int
 
 
+class ReasoningTokens(TypedDict):
+    """How many of an answer's tokens are thoughts."""
+
+    reasoning_tokens: int
+
+
 class UsageCounts(TypedDict):
-    """What an answer cost."""
+    """What an answer cost; the last field is there where the model thinks."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: CachedTokens
+    completion_tokens_details: NotRequired[ReasoningTokens]
 
 
 class CompletionLogprobs(TypedDict):

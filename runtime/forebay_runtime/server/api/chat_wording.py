@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from forebay_runtime.parsing import ChatParser, Delta
@@ -50,6 +51,14 @@ class _Choice:
     has_begun: bool = False
     untold: tuple[Token, ...] = ()
     """Tokens whose text the parser holds back."""
+    offsets: list[int] = field(default_factory=list)
+    """Where in the text each token begins."""
+
+    @property
+    def num_reasoning(self) -> int:
+        """Tokens that are thoughts; the tags around them are none."""
+        span = self.parser.reasoning_span or range(0)
+        return bisect_left(self.offsets, span.stop) - bisect_left(self.offsets, span.start)
 
 
 class ChatWording:
@@ -78,7 +87,7 @@ class ChatWording:
 
     def counts(self, usage: Usage) -> dict[str, Any]:
         """Token counts without a choice."""
-        return self._chunk | {"choices": [], "usage": usage.to_body()}
+        return self._chunk | {"choices": [], "usage": self._count(usage)}
 
     def whole(self, answers: Sequence[Piece], usage: Usage) -> dict[str, Any]:
         """The assistant's messages."""
@@ -86,7 +95,7 @@ class ChatWording:
         whole = self._head | {
             "object": "chat.completion",
             "choices": [self._message(*each) for each in enumerate(answers)],
-            "usage": usage.to_body(),
+            "usage": self._count(usage),
             "service_tier": None,
             "prompt_token_ids": None,
             "prompt_logprobs": None,
@@ -100,7 +109,14 @@ class ChatWording:
             whole["prompt_text"] = prompt.text
         return whole
 
+    def _count(self, usage: Usage) -> dict[str, Any]:
+        if self._plan.reading.reasoning_parser is not None:
+            num_reasoning = sum(choice.num_reasoning for choice in self._choices)
+            usage = replace(usage, num_reasoning=num_reasoning)
+        return usage.to_body()
+
     def _parse(self, choice: _Choice, piece: Piece) -> Delta:
+        choice.offsets.extend(token.offset for token in piece.tokens)
         delta = choice.parser.feed(piece.text)
         if piece.finish_reason is not None:
             delta += choice.parser.flush()

@@ -11,11 +11,15 @@ from forebay_runtime.server.generation import Generation
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts; num_cached is the part of the prompt that the prefix cache spared."""
+    """Token counts; num_cached is the part of the prompt that the prefix cache spared.
+
+    num_reasoning is the part of the answers that are thoughts, None where models have none.
+    """
 
     num_prompt: int
     num_new: int
     num_cached: int | None = None
+    num_reasoning: int | None = None
 
     def to_body(self) -> dict[str, Any]:
         """The counts as OpenAI spells them."""
@@ -26,6 +30,8 @@ class Usage:
         }
         if self.num_cached is not None:
             body["prompt_tokens_details"] = {"cached_tokens": self.num_cached}
+        if self.num_reasoning is not None:
+            body["completion_tokens_details"] = {"reasoning_tokens": self.num_reasoning}
         return body
 
 
