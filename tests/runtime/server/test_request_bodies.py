@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from forebay_runtime.server.api.bodies.body import parse_body
+from forebay_runtime.server.api.bodies.body import list_fields, parse_body
 from forebay_runtime.server.api.bodies.chat import ChatBody
 from forebay_runtime.server.api.bodies.completions import CompletionBody
 from forebay_runtime.server.api.limits import Limits, check_token_ids
@@ -164,6 +164,8 @@ def test_a_field_that_cannot_be_honoured_is_refused_by_name(
 def test_a_body_that_is_no_json_object_is_refused(content: bytes) -> None:
     with pytest.raises(BadRequest, match="body"):
         parse_body(CompletionBody, content)
+    with pytest.raises(BadRequest, match="body"):
+        list_fields(content)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         ("/v1/chat/completions", SCORED_CHAT, answers.ChatCompletion),
         ("/v1/chat/completions", {"messages": CHAT}, answers.ChatCompletion),
         ("/v1/embeddings", {"input": "a"}, answers.Embeddings),
+        ("/invocations", SCORED_CHAT, answers.ChatCompletion),
+        ("/invocations", SCORED, answers.Completion),
+        ("/invocations", {"input": "a"}, answers.Embeddings),
+        ("/invocations", {"model": "fake"}, answers.ErrorAnswer),
         ("/generate", {"prompt": "a"}, answers.Texts),
         ("/tokenize", {"prompt": "a", "return_token_strs": True}, answers.Tokens),
         ("/detokenize", {"tokens": [64]}, answers.PromptText),
@@ -44,6 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         ("/v1/models/fake", None, answers.ModelCard),
         ("/health", None, answers.Health),
         ("/ping", None, answers.Health),
+        ("/ping", {}, answers.Health),
         ("/ready", None, answers.Readiness),
         ("/load", None, answers.LoadNumbers),
         ("/version", None, answers.Version),
@@ -71,6 +76,12 @@ def test_every_endpoint_is_described_with_its_body_and_its_errors(server: Server
     assert {"prompt", "logprobs", "structured_outputs", "n"} <= schema["properties"].keys()
     assert {"type": "null"} in schema["properties"]["temperature"]["anyOf"]
     assert schema["required"] == ["prompt"]
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    operations = [each for path in describe(ENDPOINTS)["paths"].values() for each in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names) > len(ENDPOINTS)
 
 
 def test_no_page_of_the_server_loads_scripts(server: ServerProcess) -> None:

@@ -23,6 +23,7 @@ from forebay_runtime.server.api.embeddings import create_embeddings
 from forebay_runtime.server.api.endpoint import Endpoint
 from forebay_runtime.server.api.generate import generate
 from forebay_runtime.server.api.ignored import IgnoredFieldsHeader
+from forebay_runtime.server.api.invocations import invoke
 from forebay_runtime.server.api.models import get_model, list_models
 from forebay_runtime.server.api.probes import health, load, metrics, ping, ready, version
 from forebay_runtime.server.api.tokenization import detokenize, tokenize, tokenizer_info
@@ -57,6 +58,14 @@ ENDPOINTS = (
     Endpoint(
         "/v1/embeddings", create_embeddings, answers.Embeddings, EmbeddingBody, errors=_UNANSWERED
     ),
+    Endpoint(
+        "/invocations",
+        invoke,
+        answers.ChatCompletion | answers.Completion | answers.Embeddings,
+        ChatBody | CompletionBody | EmbeddingBody,
+        streams=True,
+        errors=_UNANSWERED,
+    ),
     Endpoint("/generate", generate, answers.Texts, GenerateBody, streams=True, errors=_UNANSWERED),
     Endpoint("/tokenize", tokenize, answers.Tokens, TokenizeBody, errors=_REFUSED),
     Endpoint("/detokenize", detokenize, answers.PromptText, DetokenizeBody, errors=_REFUSED),
@@ -64,7 +73,7 @@ ENDPOINTS = (
     Endpoint("/v1/models", list_models, answers.ModelList, errors=(503,)),
     Endpoint("/v1/models/{name:path}", get_model, answers.ModelCard, errors=(404, 503)),
     Endpoint("/health", health, answers.Health, errors=(503,)),
-    Endpoint("/ping", ping, answers.Health, errors=(503,)),
+    Endpoint("/ping", ping, answers.Health, also_posts=True, errors=(503,)),
     Endpoint("/ready", ready, answers.Readiness, errors=(503,)),
     Endpoint("/load", load, answers.LoadNumbers),
     Endpoint("/metrics", metrics),
@@ -98,7 +107,7 @@ def _add_route(app: FastAPI, context: Context, endpoint: Endpoint) -> None:
     async def handle(request: Request) -> Response:
         return await endpoint.handler(context, request)
 
-    app.add_route(endpoint.path, handle, methods=[endpoint.method])
+    app.add_route(endpoint.path, handle, methods=list(endpoint.methods))
 
 
 async def _on_api_error(request: Request, exc: Exception) -> Response:

@@ -10,8 +10,10 @@ import functools
 import importlib.metadata
 import time
 import uuid
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -23,7 +25,7 @@ from forebay_runtime.parsing import (
     read_reasoning_tokens,
 )
 from forebay_runtime.quoting import show
-from forebay_runtime.server.api.bodies.body import Body, BodyT, parse_body
+from forebay_runtime.server.api.bodies.body import Body, BodyT, list_fields, parse_body
 from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
 from forebay_runtime.server.api.bodies.json_size import SMALL_BYTES
@@ -33,6 +35,8 @@ from forebay_runtime.server.errors import WrongMediaType
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
 from forebay_runtime.tokenizer import Tokenizer
+
+T = TypeVar("T")
 
 FINGERPRINT = {"system_fingerprint": "forebay-" + importlib.metadata.version("forebay")}
 """What made an answer's text, in every object of it."""
@@ -103,20 +107,31 @@ class Context:
 
         Raises: ApiError.
         """
-        _check_media_type(request)
-        content = await request.body()
-        if len(content) > SMALL_BYTES:
-            body = await asyncio.to_thread(parse_body, model, content)
-        else:
-            body = parse_body(model, content)
+        body = await _read(request, functools.partial(parse_body, model))
         note_ignored(request, list_ignored(body, self.template.source or ""))
         self.service.check_model_name(_model_of(body))
         return body
+
+    async def list_fields(self, request: Request) -> Collection[str]:
+        """The names of the fields of a request's body.
+
+        Raises: ApiError.
+        """
+        return await _read(request, list_fields)
 
     def head(self, prefix: str, body: PromptBody, request: Request) -> Head:
         """The head of an answer: under the id that the client asked for, or one of its own."""
         id_ = body.request_id or request.headers.get("x-request-id") or uuid.uuid4().hex
         return Head(prefix + id_[:MAX_ID_CHARS], int(time.time()), self.options.served_model_name)
+
+
+async def _read(request: Request, parse: Callable[[bytes], T]) -> T:
+    """Parse a body of JSON; a long one on a thread, as it would hold up others."""
+    _check_media_type(request)
+    content = await request.body()
+    if len(content) > SMALL_BYTES:
+        return await asyncio.to_thread(parse, content)
+    return parse(content)
 
 
 def _model_of(body: Body) -> str | None:

@@ -38,7 +38,9 @@ def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     refs, definitions = TypeAdapter.json_schemas(kinds, ref_template=_REF)
     schemas = {name: schema for (name, _), schema in refs.items()}
     paths = {
-        endpoint.path.replace(":path", ""): {endpoint.method.lower(): _operation(endpoint, schemas)}
+        endpoint.path.replace(":path", ""): {
+            method.lower(): _operation(endpoint, schemas, method) for method in endpoint.methods
+        }
         for endpoint in endpoints
     }
     return {
@@ -57,9 +59,10 @@ def _given(endpoint: Endpoint) -> str:
     return endpoint.path + " gives"
 
 
-def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, schemas: dict[str, Any], method: str) -> dict[str, Any]:
+    is_first = method == endpoint.methods[0]
     operation: dict[str, Any] = {
-        "operationId": endpoint.handler.__name__,
+        "operationId": endpoint.handler.__name__ + ("" if is_first else f"_by_{method.lower()}"),
         "summary": (endpoint.handler.__doc__ or "").strip(),
         "responses": {"200": _success(endpoint, schemas)},
     }

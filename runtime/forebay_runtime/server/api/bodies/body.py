@@ -8,12 +8,14 @@ worse than none.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetJsonSchemaHandler,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -59,6 +61,7 @@ class Body(BaseModel):
 
 
 BodyT = TypeVar("BodyT", bound=Body)
+_FIELDS = TypeAdapter(dict[str, Any])
 
 
 def parse_body(model: type[BodyT], content: bytes) -> BodyT:
@@ -66,11 +69,7 @@ def parse_body(model: type[BodyT], content: bytes) -> BodyT:
 
     Raises: BadRequest naming the field at fault, or because reading it would hold up others.
     """
-    if len(content) > SMALL_BYTES and measure_json(content).is_too_much:
-        raise BadRequest(
-            f"The request's JSON holds more than {MAX_VALUES} values, or more than {MAX_PARTS} "
-            "strings, lists and objects; send less at a time"
-        )
+    _check_size(content)
     try:
         body = model.model_validate_json(content)
     except ValidationError as exc:
@@ -79,6 +78,26 @@ def parse_body(model: type[BodyT], content: bytes) -> BodyT:
         if name not in IGNORED:
             _refuse_unless_neutral(name, value)
     return body
+
+
+def list_fields(content: bytes) -> Collection[str]:
+    """The names of a request's fields, whatever they hold.
+
+    Raises: BadRequest if it is no JSON object, or reading it would hold up others.
+    """
+    _check_size(content)
+    try:
+        return _FIELDS.validate_json(content)
+    except ValidationError as exc:
+        raise _to_bad_request(exc.errors(include_url=False)[0]) from None
+
+
+def _check_size(content: bytes) -> None:
+    if len(content) > SMALL_BYTES and measure_json(content).is_too_much:
+        raise BadRequest(
+            f"The request's JSON holds more than {MAX_VALUES} values, or more than {MAX_PARTS} "
+            "strings, lists and objects; send less at a time"
+        )
 
 
 def _refuse_unless_neutral(name: str, value: Any) -> None:
