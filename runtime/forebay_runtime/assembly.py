@@ -80,9 +80,8 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
         described.inspection, placement.device, _name(placement.dtype), limits, runner.cache_bytes
     )
     run_every_shape = partial(_run_every_shape, runner, sampler, planned)
-    return Engine(
-        scheduler, runner, sampler, run_every_shape, described.inspection.config.vocab_size
-    )
+    sizes = described.inspection.config
+    return Engine(scheduler, runner, sampler, run_every_shape, sizes.vocab_size, sizes.hidden_size)
 
 
 def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> Warmth:

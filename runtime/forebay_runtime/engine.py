@@ -43,6 +43,7 @@ class EngineLike(Protocol):
 
     max_model_len: int
     vocab_size: int
+    embedding_size: int
     eos_token_ids: frozenset[int]
 
     @property
@@ -112,12 +113,14 @@ class Engine:
         sampler: Sampler,
         run_every_shape: Callable[[], Warmth],
         vocab_size: int,
+        embedding_size: int,
     ) -> None:
         """Put the parts together, cold; run_every_shape warms runner and sampler."""
         self.scheduler = scheduler
         self.runner = runner
         self.sampler = sampler
         self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
         self.max_model_len = scheduler.limits.max_model_len
         self.eos_token_ids = scheduler.eos_token_ids
         self._run_every_shape = run_every_shape

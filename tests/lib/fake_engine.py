@@ -54,6 +54,7 @@ class FakeEngine:
 
     max_model_len: int = 4096
     vocab_size: int = VOCAB_SIZE
+    embedding_size: int = 3
     max_num_seqs: int = 4
     step_seconds: float = 0.0
     load_seconds: float = 0.0

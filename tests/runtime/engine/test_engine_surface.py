@@ -16,7 +16,9 @@ from scheduler_play import told
 
 def build_engine(warmth: Warmth = Warmth()) -> Engine:  # noqa: B008
     scheduler = Scheduler(BlockPool(50, 4), Limits(4, 16, 32), frozenset({96}))
-    return Engine(scheduler, FakeRunner(4), FakeSampler(), lambda: warmth, vocab_size=97)
+    return Engine(
+        scheduler, FakeRunner(4), FakeSampler(), lambda: warmth, vocab_size=97, embedding_size=8
+    )
 
 
 def request(prompt: list[int], name: str = "a") -> Request:

@@ -131,7 +131,9 @@ class Play:
         self.runner = FakeRunner(world.block_size, window)
         pool = BlockPool(world.num_blocks, world.block_size)
         self.scheduler = Scheduler(pool, world.limits, frozenset(), world.rules)
-        self.engine = Engine(self.scheduler, self.runner, FakeSampler(), Warmth, vocab_size=97)
+        self.engine = Engine(
+            self.scheduler, self.runner, FakeSampler(), Warmth, vocab_size=97, embedding_size=8
+        )
         self.arrivals = dict(enumerate(arrivals))
         self.outputs: dict[str, list[Output]] = {str(index): [] for index in self.arrivals}
 

@@ -55,13 +55,23 @@ def test_whole_numbers_may_be_written_with_a_point() -> None:
     [
         {"user": "me", "metadata": {"a": "b"}, "store": True, "service_tier": "auto"},
         {"safety_identifier": "x", "prompt_cache_key": "y", "parallel_tool_calls": True},
+        {"stream_options": {}},
         {"n": 1, "best_of": 1, "echo": False, "suffix": "", "logprobs": None},
         {"use_beam_search": False, "length_penalty": 1.0, "thinking_token_budget": -1},
         {"logit_bias": {}, "tools": [], "tool_choice": "none", "unheard_of": None},
         {"temperature": 0, "top_p": 1, "top_k": -1, "seed": -5, "max_tokens": None},
         {"min_characters": 10, "stream": True, "stream_options": {"chunk": 1}},
     ],
-    ids=["harmless", "harmless-too", "neutral", "penalties", "nothing", "bounds", "unknown"],
+    ids=[
+        "harmless",
+        "harmless-too",
+        "no-options",
+        "neutral",
+        "penalties",
+        "nothing",
+        "bounds",
+        "unknown",
+    ],
 )
 def test_fields_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None:
     assert parse_completion(**fields).prompt == ["a"]
@@ -213,7 +223,9 @@ def test_a_number_too_long_to_write_out_is_refused_in_few_words(name: str) -> No
 
 def test_a_token_id_too_long_to_write_out_is_refused_in_few_words() -> None:
     with pytest.raises(BadRequest, match="outside the model's vocabulary of 7 tokens") as refusal:
-        check_token_ids([int("9" * 4300)], Limits(max_model_len=9, vocab_size=7), "prompt")
+        check_token_ids(
+            [int("9" * 4300)], Limits(max_model_len=9, vocab_size=7, embedding_size=3), "prompt"
+        )
     assert len(refusal.value.message) < 400
 
 

@@ -65,6 +65,12 @@ def test_a_stream_opens_with_the_role_and_closes_with_the_reason(server: ServerP
     assert [choice["finish_reason"] for choice in choices] == [None, None, None, "stop"]
 
 
+def test_each_chunk_counts_what_was_told_up_to_it(server: ServerProcess) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = stream(server, "hi", stream_options=options)
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [0, 1, 2, 3, 3]
+
+
 def test_n_answers_stream_side_by_side(server: ServerProcess) -> None:
     chunks = stream(server, "abc", n=3, stream_options={"include_usage": True})
     assert chunks[-1]["choices"] == []

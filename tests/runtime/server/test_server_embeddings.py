@@ -57,6 +57,7 @@ def test_the_official_client_reads_them(server: ServerProcess) -> None:
     ("fields", "param", "code"),
     [
         ({"dimensions": 2}, "dimensions", None),
+        ({"dimensions": 4, "input": "a" * 257}, "dimensions", None),
         ({"input": "a" * 257}, "input", "context_length_exceeded"),
         ({"input": ""}, "input", None),
         ({"input": [9999]}, "input", None),

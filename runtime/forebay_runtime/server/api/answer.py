@@ -126,9 +126,15 @@ class Stream(Response):
         chunks = self._wording.chunks(index, piece)
         if not self._form.counts_always:
             return chunks
-        self._num_told[index] += len(piece.tokens)
-        usage = Usage(len(self._generations[index].prompt_token_ids), self._num_told[index])
-        return [chunk | {"usage": usage.to_body()} for chunk in chunks]
+        num_prompt = len(self._generations[index].prompt_token_ids)
+        num_before = self._num_told[index]
+        num_now = self._num_told[index] = num_before + len(piece.tokens)
+        # The opening, which stands before a piece's own chunk, has cost nothing.
+        counts = [num_now if chunk is chunks[-1] else num_before for chunk in chunks]
+        return [
+            chunk | {"usage": Usage(num_prompt, num_new).to_body()}
+            for chunk, num_new in zip(chunks, counts, strict=True)
+        ]
 
 
 async def until_gone(work: Awaitable[T], receive: Receive) -> T | None:

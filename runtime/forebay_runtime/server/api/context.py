@@ -78,7 +78,7 @@ class Context:
     def limits(self) -> Limits:
         """What a prompt must keep to."""
         engine = self.service.model.engine
-        return Limits(engine.max_model_len, engine.vocab_size)
+        return Limits(engine.max_model_len, engine.vocab_size, engine.embedding_size)
 
     @cached_property
     def tool_parser(self) -> str | None:

@@ -27,6 +27,7 @@ _NOTHING_SAMPLED = SamplingParams(max_tokens=0)
 async def create_embeddings(context: Context, request: Request) -> Response:
     """Turn texts into vectors of unit length."""
     body = await context.read(EmbeddingBody, request)
+    _check_dimensions(body, context.limits.embedding_size)
     context.service.check_queue(len(body.input))
     prompts = [
         await read_prompt(context, body, given, body.add_special_tokens) for given in body.input
@@ -46,20 +47,21 @@ async def create_embeddings(context: Context, request: Request) -> Response:
         close_all(generations)
 
 
-def _spell(body: EmbeddingBody, generations: list[Generation]) -> dict[str, Any]:
-    vectors = [generation.embedding for generation in generations]
-    if body.dimensions not in (None, len(vectors[0])):
+def _check_dimensions(body: EmbeddingBody, size: int) -> None:
+    if body.dimensions not in (None, size):
         raise BadRequest(
-            f"dimensions is {body.dimensions}: this model's vectors have {len(vectors[0])}, and "
-            "cannot be cut",
+            f"dimensions is {body.dimensions}: this model's vectors have {size}, and cannot be cut",
             param="dimensions",
         )
+
+
+def _spell(body: EmbeddingBody, generations: list[Generation]) -> dict[str, Any]:
     usage = count_usage(generations, 1)
     return {
         "object": "list",
         "data": [
-            {"object": "embedding", "index": index, "embedding": _encode(body, vector)}
-            for index, vector in enumerate(vectors)
+            {"object": "embedding", "index": index, "embedding": _encode(body, each.embedding)}
+            for index, each in enumerate(generations)
         ],
         "usage": {"prompt_tokens": usage.num_prompt, "total_tokens": usage.num_prompt},
     }

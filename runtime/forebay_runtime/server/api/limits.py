@@ -18,6 +18,7 @@ class Limits:
 
     max_model_len: int
     vocab_size: int
+    embedding_size: int
 
 
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str, num_least: int) -> None:

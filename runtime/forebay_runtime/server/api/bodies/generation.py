@@ -145,7 +145,7 @@ class GenerationBody(SamplingBody):
 
     @model_validator(mode="after")
     def _check_stream(self) -> GenerationBody:
-        if self.stream_options is not None:
+        if self.stream_options is not None and self.stream_options.model_fields_set:
             if not self.stream:
                 raise FieldError(
                     "stream_options is only allowed where stream is true", "stream_options"
