@@ -6,6 +6,7 @@ Declared here; `serve_settings` turns what was given into what engine and server
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,14 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
         type=_text,
         metavar="NAME",
         help="name that clients ask for (the hub's name, or the file's or folder's)",
+    )
+    group.add_argument(
+        "--allowed-origins",
+        type=_texts,
+        default=ServeOptions.allowed_origins,
+        metavar="JSON",
+        help="where pages come from whose scripts may ask, as '[\"https://chat.example\"]'; "
+        "'[\"*\"]' is from anywhere (nowhere)",
     )
 
 
@@ -263,6 +272,16 @@ def _text(text: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError("the name is not UTF-8, as answers are") from None
     return text
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    try:
+        texts = json.loads(text)
+    except ValueError:
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON list of strings")
+    return tuple(texts)
 
 
 def _length(text: str) -> float | None:

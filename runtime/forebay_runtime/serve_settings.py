@@ -64,6 +64,7 @@ def to_options(parsed: argparse.Namespace, started_at: float) -> ServeOptions:
         started_at=started_at,
         host=parsed.host,
         port=parsed.port,
+        allowed_origins=parsed.allowed_origins,
         seed=parsed.seed,
         max_num_seqs=parsed.max_num_seqs,
         max_num_queued_reqs=parsed.max_num_queued_reqs,

@@ -6,6 +6,7 @@ Imports nothing slow, so that flags are checked before torch is.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class ServeOptions:
     stream_interval: tokens in one event of a stream, its first token apart, which goes out at once.
     keep_alive_seconds: a stream that has said nothing for so long says a comment.
     seed: where seeds of requests without one come from; None is chance.
+    allowed_origins: pages of these, or of "*" any, may ask from a browser.
     max_logprobs: how many logprobs a token a request may ask for.
     chat_template: a file with a template to use instead of the model's own.
     tool_call_parser, reasoning_parser: how the model writes tool calls and thoughts; None is what
@@ -40,6 +42,7 @@ class ServeOptions:
     started_at: float = field(default_factory=time.monotonic)
     host: str = "0.0.0.0"
     port: int = 8000
+    allowed_origins: Sequence[str] = ()
     max_num_seqs: int = 8
     max_num_queued_reqs: int | None = None
     max_num_queued_tokens: int | None = None

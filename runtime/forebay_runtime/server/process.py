@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 from forebay_runtime.server.api.app import build_app
 from forebay_runtime.server.connection import Connection
@@ -79,14 +81,26 @@ async def _serve(options: ServeOptions, load: Callable[[], Model], listener: soc
     return code
 
 
+def _build_front(service: Service) -> ASGIApp:
+    options = service.options
+    front = Front(
+        build_app(service), service.lifecycle, service.metrics.count_error, options.body_seconds
+    )
+    if not options.allowed_origins:
+        return front
+    # Around the front, or a page could not read what was refused there.
+    return CORSMiddleware(
+        front,
+        allow_origins=options.allowed_origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["*"],
+    )
+
+
 def _build_uvicorn_config(service: Service) -> uvicorn.Config:
     return uvicorn.Config(
-        Front(
-            build_app(service),
-            service.lifecycle,
-            service.metrics.count_error,
-            service.options.body_seconds,
-        ),
+        _build_front(service),
         http=functools.partial(  # type: ignore[arg-type]
             Connection, service.lifecycle, service.options.head_seconds
         ),

@@ -49,7 +49,7 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         "max-num-queued-tokens shutdown-timeout lame-duck-seconds scheduling-policy "
         "enable-prefix-caching, long-prompt-tokens max-long-prompts batch-invariant block-size "
         "max-request-seconds stream-interval tool-call-parser reasoning-parser chat-template "
-        "max-logprobs enable-auto-tool-choice seed"
+        "max-logprobs enable-auto-tool-choice seed allowed-origins"
     ).split():
         assert re.search(rf"^  --{flag}\s", out, re.MULTILINE), flag
 
@@ -104,7 +104,9 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         *("--max-request-seconds", "1.5", "--stream-interval", "4", "--max-logprobs", "5"),
         *("--chat-template", str(template), "--tool-call-parser", "hermes", "--seed", "7"),
         *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
+        *("--allowed-origins", '["https://chat.example"]'),
     )
+    assert server.allowed_origins == ("https://chat.example",)
     assert not engine.enable_prefix_caching and engine.batch_invariant
     assert (engine.scheduling_policy, engine.block_size) == ("priority", 32)
     assert (engine.long_prompt_tokens, engine.max_long_prompts) == (100, 2)
@@ -137,6 +139,7 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         (["serve", "m", "--tool-call-parser", "cobol"], "--tool-call-parser 'cobol'"),
         (["serve", "m", "--reasoning-parser", "cobol"], "--reasoning-parser 'cobol'"),
         (["serve", "m", "--chat-template", "absent.jinja"], "--chat-template absent.jinja"),
+        (["serve", "m", "--allowed-origins", "*"], "--allowed-origins: '*' is not a JSON list"),
         (["serve", "m", "--unknown"], "--unknown"),
         (["train"], "train"),
     ],

@@ -4,11 +4,13 @@ Its logprobs are made up: the token that comes is second best (-1.0), the next i
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import openai
 import pytest
 
-from api_client import error_of, post, read_chunks
+from api_client import error_of, post, read_chunks, read_events
 from server_process import ServerProcess, fake_server
 
 pytestmark = pytest.mark.component
@@ -300,12 +302,33 @@ def test_what_this_model_cannot_do_is_refused_by_name(
     assert error_of(response)["param"] == param
 
 
-def test_a_request_ends_when_its_own_time_is_over(
-    server: ServerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture(scope="module")
+def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     slow = {"step_seconds": 0.05, "max_model_len": 4096}
-    with fake_server(tmp_path_factory.mktemp("slow"), slow) as slow_server:
-        slow_server.wait_ready()
-        response = post(slow_server, PATH, prompt="a", max_tokens=4000, timeout=0.2)
+    with fake_server(tmp_path_factory.mktemp("slow"), slow) as server:
+        server.wait_ready()
+        yield server
+
+
+def test_a_request_ends_when_its_own_time_is_over(slow_server: ServerProcess) -> None:
+    response = post(slow_server, PATH, prompt="a", max_tokens=4000, timeout=0.2)
     assert response.status_code == 408
     assert error_of(response)["code"] == "timeout"
+
+
+def test_the_official_client_raises_what_ended_a_stream(slow_server: ServerProcess) -> None:
+    base_url = slow_server.url + "/v1"
+    with openai.OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
+        stream = client.completions.create(
+            model="fake", prompt="a", max_tokens=4000, stream=True, extra_body={"timeout": 0.5}
+        )
+        texts = []
+        with pytest.raises(openai.APIError, match="seconds") as ended:
+            texts.extend(chunk.choices[0].text for chunk in stream)
+        assert (ended.value.code, ended.value.type) == ("timeout", "timeout_error")
+        assert set(texts) == {"a"}
+        assert client.completions.create(model="fake", prompt="a", max_tokens=1).choices
+    body = {"prompt": "a", "max_tokens": 4000, "stream": True, "timeout": 0.5}
+    *_, last = read_events(post(slow_server, PATH, **body))
+    # [DONE] would tell clients that know no error events that they have the whole answer.
+    assert json.loads(last)["error"]["code"] == "timeout"

@@ -26,6 +26,7 @@ from forebay_runtime.server.api.ignored import IgnoredFieldsHeader
 from forebay_runtime.server.api.invocations import invoke
 from forebay_runtime.server.api.models import get_model, list_models
 from forebay_runtime.server.api.probes import health, load, metrics, ping, ready, version
+from forebay_runtime.server.api.request_ids import RequestIdHeader
 from forebay_runtime.server.api.tokenization import detokenize, tokenize, tokenizer_info
 from forebay_runtime.server.errors import (
     ApiError,
@@ -88,7 +89,7 @@ def build_app(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(IgnoredFieldsHeader)],
+        middleware=[Middleware(RequestIdHeader), Middleware(IgnoredFieldsHeader)],
         exception_handlers={
             ApiError: _on_api_error,
             HTTPException: _on_http_error,

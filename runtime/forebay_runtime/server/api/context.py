@@ -9,7 +9,6 @@ import asyncio
 import functools
 import importlib.metadata
 import time
-import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,11 +25,11 @@ from forebay_runtime.parsing import (
 )
 from forebay_runtime.quoting import show
 from forebay_runtime.server.api.bodies.body import Body, BodyT, list_fields, parse_body
-from forebay_runtime.server.api.bodies.fields import MAX_ID_CHARS
 from forebay_runtime.server.api.bodies.generation import PromptBody
 from forebay_runtime.server.api.bodies.json_size import SMALL_BYTES
 from forebay_runtime.server.api.ignored import list_ignored, note_ignored
 from forebay_runtime.server.api.limits import Limits
+from forebay_runtime.server.api.request_ids import read_request_id
 from forebay_runtime.server.errors import WrongMediaType
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
@@ -121,8 +120,8 @@ class Context:
 
     def head(self, prefix: str, body: PromptBody, request: Request) -> Head:
         """The head of an answer: under the id that the client asked for, or one of its own."""
-        id_ = body.request_id or request.headers.get("x-request-id") or uuid.uuid4().hex
-        return Head(prefix + id_[:MAX_ID_CHARS], int(time.time()), self.options.served_model_name)
+        id_ = body.request_id or read_request_id(request)
+        return Head(prefix + id_, int(time.time()), self.options.served_model_name)
 
 
 async def _read(request: Request, parse: Callable[[bytes], T]) -> T:
