@@ -144,9 +144,9 @@ class Request:
         """Seed the request's own generator; without a seed, by chance."""
         self._random = random.Random(self.sampling.seed)
 
-    def draw(self) -> float:
-        """A number in [0, 1), one for each sampled token; a preempted request does not redraw."""
-        return self._random.random()
+    def draw(self) -> int:
+        """63 bits of chance, once for each sampled token; a preempted request does not redraw."""
+        return self._random.getrandbits(63)
 
     @property
     def samples(self) -> bool:

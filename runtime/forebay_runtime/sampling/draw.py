@@ -1,8 +1,11 @@
 """Draws tokens by chance, within temperature, min_p, top_k and top_p.
 
-Every request draws from a generator of its own, one number a token, and no row's arithmetic looks
-at another row: what a request gets depends on its seed and its logits, never on who shares the
-batch.
+Every request draws from a generator of its own, and no row's arithmetic looks at another row: what
+a request gets depends on its seed and its logits, never on who shares the batch. A draw is a race:
+each token's chance is divided by an exponential number of its own, and the largest wins. So the
+last bits of the logits, which do depend on the batch, decide only where two tokens all but tie;
+a point on the line of running sums would move past a border every few hundred tokens.
+Source: Efraimidis and Spirakis 2006 (weighted sampling) §2; Steele et al. 2014 (SplitMix) fig. 14.
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from forebay_runtime.request import Request
 
+_HEAT_TOKENS = 256
+"""Without a filter, heats of so many tokens race by their sums, then the winner's own tokens: as
+exact as one race of all, with few numbers to draw."""
 _MOST_CANDIDATES = 1024
 """Tokens that are put in order at first: a nucleus is seldom larger, and to sort a whole vocabulary
 takes ten times as long."""
@@ -38,8 +45,20 @@ def draw_tokens(logits: Tensor, requests: Sequence[Request]) -> list[int]:
 
 def _draw_plain(logits: Tensor, requests: Sequence[Request]) -> list[int]:
     """Draw from all tokens but those below min_p. Shapes: logits [R, V]."""
-    cumulative = _cumulate(_probabilities(logits, requests))
-    return _pick(cumulative, cumulative[:, -1:], requests).squeeze(1).tolist()
+    probabilities = _probabilities(logits, requests)
+    num_tokens = probabilities.shape[-1]
+    heats = functional.pad(probabilities, (0, -num_tokens % _HEAT_TOKENS)).unflatten(
+        1, (-1, _HEAT_TOKENS)
+    )
+    keys = _draw_keys(requests, logits.device)
+    num_heats = heats.shape[1]
+    # Heats are numbered past the tokens, so that the two races are independent.
+    names = torch.arange(num_tokens, num_tokens + num_heats, device=logits.device)
+    winner = _race(heats.sum(-1, dtype=torch.float64), names, keys)
+    first = winner * _HEAT_TOKENS
+    token_ids = first + torch.arange(_HEAT_TOKENS, device=logits.device)
+    chances = heats.gather(1, winner.unsqueeze(2).expand(-1, 1, _HEAT_TOKENS)).squeeze(1)
+    return (first + _race(chances, token_ids, keys)).squeeze(1).tolist()
 
 
 def _draw_filtered(logits: Tensor, requests: Sequence[Request]) -> list[int]:
@@ -59,13 +78,13 @@ def _draw_filtered(logits: Tensor, requests: Sequence[Request]) -> list[int]:
         )
     ]
     rows = [row for row, is_enough in enumerate(has_all) if is_enough]
-    candidates = Candidates(cumulative[rows], token_ids[rows], totals[rows])
+    candidates = Candidates(best[rows], cumulative[rows], token_ids[rows], totals[rows])
     kept = _draw_kept(candidates, [requests[row] for row in rows]) if rows else []
     chosen = dict(zip(rows, kept, strict=True))
     for row, request in enumerate(requests):
         if row not in chosen:
             best, token_ids = probabilities[row : row + 1].sort(descending=True)
-            candidates = Candidates(_cumulate(best), token_ids, totals[row : row + 1])
+            candidates = Candidates(best, _cumulate(best), token_ids, totals[row : row + 1])
             chosen[row] = _draw_kept(candidates, [request])[0]
     return [chosen[row] for row in range(len(requests))]
 
@@ -81,10 +100,11 @@ def _is_enough(request: Request, share: float, num_candidates: int) -> bool:
 class Candidates:
     """Tokens in falling order, of which top_k and top_p keep some.
 
-    cumulative: [R, C] float64, running sums of their probabilities; token_ids: [R, C] int64;
+    probabilities: [R, C]; cumulative: [R, C] float64, their running sums; token_ids: [R, C] int64;
     totals: [R, 1] float64, what all tokens hold, those past the candidates too.
     """
 
+    probabilities: Tensor
     cumulative: Tensor
     token_ids: Tensor
     totals: Tensor
@@ -100,8 +120,10 @@ def _draw_kept(candidates: Candidates, requests: Sequence[Request]) -> list[int]
     mass = torch.where(is_on, cumulative.gather(1, last), candidates.totals)
     top_p = torch.tensor([r.sampling.top_p for r in requests], dtype=torch.float64, device=device)
     nucleus = torch.searchsorted(cumulative, mass * top_p.unsqueeze(1))
-    kept = cumulative.gather(1, torch.minimum(nucleus, last))
-    return candidates.token_ids.gather(1, _pick(cumulative, kept, requests)).squeeze(1).tolist()
+    is_out = torch.arange(num_candidates, device=device) > torch.minimum(nucleus, last)
+    chances = candidates.probabilities.masked_fill(is_out, 0.0)
+    winner = _race(chances, candidates.token_ids, _draw_keys(requests, device))
+    return candidates.token_ids.gather(1, winner).squeeze(1).tolist()
 
 
 def _probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
@@ -123,13 +145,28 @@ def _cumulate(probabilities: Tensor) -> Tensor:
     return probabilities.cumsum(-1, dtype=torch.float64)
 
 
-def _pick(cumulative: Tensor, mass: Tensor, requests: Sequence[Request]) -> Tensor:
-    """The place in each row where a point drawn from [0, mass) falls.
+def _draw_keys(requests: Sequence[Request], device: torch.device) -> Tensor:
+    """Each request's chance for this token. Shapes: out [R, 1] int64."""
+    return torch.tensor([request.draw() for request in requests], device=device).unsqueeze(1)
 
-    Shapes: cumulative [R, C] float64; mass [R, 1]; out [R, 1] int64.
+
+def _race(chances: Tensor, names: Tensor, keys: Tensor) -> Tensor:
+    """The place in each row of the one that wins, each as often as its chance says.
+
+    Shapes: chances [R, C]; names [C] or [R, C] int64, no two alike in a row; keys [R, 1] int64;
+    out [R, 1] int64.
     """
-    draws = [request.draw() for request in requests]
-    points = torch.tensor(draws, dtype=torch.float64, device=cumulative.device).unsqueeze(1) * mass
-    places = torch.searchsorted(cumulative, points, right=True)
-    # A point may round up to the whole mass; the last place that adds to it is what was meant.
-    return torch.minimum(places, torch.searchsorted(cumulative, mass.contiguous()))
+    bits = _mix(keys + names * _GOLDEN)
+    uniform = ((bits >> 11 & _LOW_53_BITS).double() + 0.5) * 2.0**-53
+    return (chances / -uniform.log()).argmax(-1, keepdim=True)
+
+
+_GOLDEN = -0x61C8864680B583EB
+_LOW_53_BITS = (1 << 53) - 1
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """Scatter 64 bits so that neighbours have nothing in common (SplitMix64's last steps)."""
+    bits = (bits ^ (bits >> 30 & (1 << 34) - 1)) * -0x40A7B892E31B1A47
+    bits = (bits ^ (bits >> 27 & (1 << 37) - 1)) * -0x6B2FB644ECCEEE15
+    return bits ^ (bits >> 31 & (1 << 33) - 1)

@@ -57,6 +57,27 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     torch.testing.assert_close(shares, LOGITS.exp(), atol=0.015, rtol=0)
 
 
+def test_tokens_far_apart_in_the_vocabulary_are_drawn_as_often_as_they_are_likely() -> None:
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    logits = torch.full((1_100,), -30.0)
+    logits[::300] = shares.log()
+    counts = Counter(sample(logits.expand(10_000, -1), requests(10_000)))
+    drawn = torch.tensor([counts[token_id] / 10_000 for token_id in range(0, 1_100, 300)])
+    torch.testing.assert_close(drawn, shares, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"top_p": 0.95}, {"top_k": 50}], ids=str)
+def test_a_seeds_draw_stands_though_the_last_bits_of_the_scores_change(
+    sampling: dict[str, object],
+) -> None:
+    """Without --batch-invariant they do, by who shares the batch."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2_000, 5_000, generator=generator)
+    nearly = logits + torch.randn(logits.shape, generator=generator) * 1e-4
+    drawn = (sample(scores, requests(2_000, **sampling)) for scores in (logits, nearly))
+    assert sum(one != other for one, other in zip(*drawn, strict=True)) <= 3
+
+
 def test_temperature_flattens() -> None:
     assert draw(4_000, temperature=0.5)[1] > draw(4_000)[1] > draw(4_000, temperature=2)[1]
 
