@@ -20,9 +20,6 @@ from forebay_budget.terms import (
     kv_token_bytes,
 )
 from forebay_runtime import warmup
-from forebay_runtime.admission import Rules
-from forebay_runtime.batch import Limits
-from forebay_runtime.blocks import BlockPool
 from forebay_runtime.capacity import (
     BlockShape,
     choose_limits,
@@ -38,7 +35,10 @@ from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, 
 from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.admission import Rules
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
 from forebay_runtime.shapes import ShapeLog
 from forebay_runtime.threads import usable_cpus
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from forebay_runtime.batch import Limits
 from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.scheduling.batch import Limits
 
 _MEAN_SHARE = 4
 """A request is taken to hold a quarter of what it may on average, as forebay_budget does."""

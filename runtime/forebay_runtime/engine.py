@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from forebay_runtime.batch import Batch
 from forebay_runtime.request import Load, Output, Request
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.batch import Batch
+from forebay_runtime.scheduling.scheduler import Scheduler
 from forebay_runtime.step_result import Sampled, StepResult
 
 

@@ -25,9 +25,9 @@ from forebay_budget.terms import (
     kv_token_bytes,
     weights_bytes,
 )
-from forebay_runtime.batch import Limits
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
+from forebay_runtime.scheduling.batch import Limits
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from forebay_runtime.prefix import Prefix
+from forebay_runtime.scheduling.prefix import Prefix
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 

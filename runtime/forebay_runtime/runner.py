@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_kernels import ops
-from forebay_runtime.batch import Batch, Chunk, Limits
 from forebay_runtime.models.decoder import Decoder, KvCache
+from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
 from forebay_runtime.step_result import PromptStates, StepResult
 

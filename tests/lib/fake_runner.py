@@ -9,8 +9,8 @@ wrong request or let go too early changes an answer.
 import random
 from collections.abc import Iterable
 
-from forebay_runtime.batch import Batch
 from forebay_runtime.request import Request
+from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.step_result import Sampled, StepResult
 
 NUM_TOKENS = 97

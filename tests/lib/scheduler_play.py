@@ -4,11 +4,11 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from forebay_runtime.admission import Rules
-from forebay_runtime.batch import Batch, Limits
-from forebay_runtime.blocks import BlockPool
 from forebay_runtime.request import Output, Request, SamplingParams
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.admission import Rules
+from forebay_runtime.scheduling.batch import Batch, Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
 from forebay_runtime.step_result import Sampled
 
 BLOCK_SIZE = 4

@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from forebay_runtime.batch import Chunk
 from forebay_runtime.request import Request
+from forebay_runtime.scheduling.batch import Chunk
 
 
 class Pooler:

@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from forebay_runtime.batch import Batch
 from forebay_runtime.request import Request, TokenLogprobs
 from forebay_runtime.sampling.draw import draw_tokens
 from forebay_runtime.sampling.edits import Edit, build_edits, explain_nothing_left
 from forebay_runtime.sampling.pooling import Pooler
 from forebay_runtime.sampling.scores import score_prompt, score_tokens
+from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.step_result import Sampled, StepResult
 
 _NOT_FINITE = (

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from forebay_runtime.batch import Chunk
 from forebay_runtime.request import TokenLogprobs
+from forebay_runtime.scheduling.batch import Chunk
 from forebay_runtime.step_result import PromptStates
 
 Score = tuple[int, float]

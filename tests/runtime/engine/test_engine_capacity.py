@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from forebay_runtime.batch import Limits
 from forebay_runtime.capacity import (
     BlockShape,
     choose_limits,
@@ -13,6 +12,7 @@ from forebay_runtime.capacity import (
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.scheduling.batch import Limits
 
 SHAPE = BlockShape(num_tokens=16, num_bytes=1_000)
 WINDOWED = BlockShape(num_tokens=16, num_bytes=1_000, window=64)

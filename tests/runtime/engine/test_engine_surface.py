@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
-from forebay_runtime.batch import Limits
-from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, EngineLike, Warmth
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
 from scheduler_play import told
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from forebay_runtime.assembly import build_engine
-from forebay_runtime.batch import Batch, Chunk
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.scheduling.batch import Batch, Chunk
 from tiny_model import FAMILIES, build_tiny, reference_logits, save_gguf, save_tiny
 
 PROMPT = [(7 * place + 3) % 131 for place in range(37)]

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import torch
 
-from forebay_runtime.batch import Batch, Chunk
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.sampling.sampler import Sampler
+from forebay_runtime.scheduling.batch import Batch, Chunk
 from forebay_runtime.step_result import Sampled, StepResult
 
 LOGITS = torch.tensor([0.1, 0.4, 0.3, 0.15, 0.05]).log()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from forebay_runtime.batch import Batch, Chunk
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.sampling.sampler import Sampler
+from forebay_runtime.scheduling.batch import Batch, Chunk
 from forebay_runtime.step_result import Sampled, StepResult
 
 LOGITS = torch.tensor([1.0, 4.0, 3.0, 2.0, -2.0, 0.0])

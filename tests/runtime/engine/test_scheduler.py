@@ -2,8 +2,8 @@
 
 import pytest
 
-from forebay_runtime.batch import share_tokens
 from forebay_runtime.request import Load, Output
+from forebay_runtime.scheduling.batch import share_tokens
 from scheduler_play import advance, build_scheduler, finish, names, picked, request, told
 
 

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler
-from forebay_runtime.admission import Rules
-from forebay_runtime.batch import Limits
-from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.admission import Rules
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
 
 BLOCK_SIZE = 16
 

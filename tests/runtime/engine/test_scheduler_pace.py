@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from forebay_runtime.batch import Batch, Chunk, Limits
-from forebay_runtime.blocks import BlockPool
-from forebay_runtime.pace import Pace
 from forebay_runtime.request import Request
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.pace import Pace
+from forebay_runtime.scheduling.scheduler import Scheduler
 from forebay_runtime.step_result import Sampled
 from scheduler_play import request
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.scheduler import Scheduler
 from scheduler_play import advance, build_scheduler, finish, picked, request
 
 PROMPT = list(range(100, 122))  # five full blocks and two tokens more

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
-from forebay_runtime.admission import Rules
-from forebay_runtime.batch import Batch, Limits
-from forebay_runtime.blocks import BlockPool
 from forebay_runtime.engine import Engine, Warmth
 from forebay_runtime.request import Output, Request, SamplingParams
-from forebay_runtime.scheduler import Scheduler
+from forebay_runtime.scheduling.admission import Rules
+from forebay_runtime.scheduling.batch import Batch, Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
 
 MAX_MODEL_LEN = 40
 LAST_EVENT = 40

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forebay_runtime.allocator import Allocator, Hit
-from forebay_runtime.batch import Limits
 from forebay_runtime.request import Request
-from forebay_runtime.waiting import OrderedRequests, Policy
+from forebay_runtime.scheduling.allocator import Allocator, Hit
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.waiting import OrderedRequests, Policy
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-from forebay_runtime.prefix import Prefix
+from forebay_runtime.scheduling.prefix import Prefix
 
 
 class IntegrityError(RuntimeError):

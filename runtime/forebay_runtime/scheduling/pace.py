@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from forebay_runtime.batch import Chunk, Limits
 from forebay_runtime.request import Request
+from forebay_runtime.scheduling.batch import Chunk, Limits
 
 _TOKEN_KEYS = 1_000
 """A token costs about what so many keys cost. Models differ, and it need not be right: only a step

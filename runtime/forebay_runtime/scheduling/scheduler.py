@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from forebay_runtime.admission import Admission, Rules
-from forebay_runtime.allocator import Allocator, Hit
-from forebay_runtime.batch import Batch, Chunk, Limits, share_tokens
-from forebay_runtime.blocks import BlockPool, IntegrityError
-from forebay_runtime.finishing import (
+from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.scheduling.admission import Admission, Rules
+from forebay_runtime.scheduling.allocator import Allocator, Hit
+from forebay_runtime.scheduling.batch import Batch, Chunk, Limits, share_tokens
+from forebay_runtime.scheduling.blocks import BlockPool, IntegrityError
+from forebay_runtime.scheduling.finishing import (
     Ending,
     EndRules,
     add_prompt_logprobs,
@@ -26,10 +27,9 @@ from forebay_runtime.finishing import (
     take_token,
     to_output,
 )
-from forebay_runtime.pace import Pace
-from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.scheduling.pace import Pace
+from forebay_runtime.scheduling.waiting import OrderedRequests, order_of
 from forebay_runtime.step_result import Sampled
-from forebay_runtime.waiting import OrderedRequests, order_of
 
 _MOST_TIMES_PASSED = 16
 """Requests behind one that finds no room may run before it, as often as that."""
