@@ -39,12 +39,12 @@ def answer_alone(
         while len(values) < len(token_ids):
             seen = values if window is None else values[max(0, len(values) - window + 1) :]
             values.append(_value(token_ids[len(values)], seen))
-        token_ids.append(_choose(values[-1], chance.random() if chance else 0.0))
+        token_ids.append(_choose(values[-1], chance.getrandbits(63) if chance else 0))
     return token_ids[len(prompt_token_ids) :]
 
 
-def _choose(value: int, draw: float) -> int:
-    return (value + int(draw * NUM_TOKENS)) % NUM_TOKENS
+def _choose(value: int, draw: int) -> int:
+    return (value + draw) % NUM_TOKENS
 
 
 class FakeRunner:
@@ -82,7 +82,7 @@ class FakeSampler:
     def sample(self, result: StepResult, batch: Batch) -> Sampled:
         return Sampled(
             tuple(
-                _choose(value, 0.0 if request.sampling.is_greedy else request.draw())
+                _choose(value, 0 if request.sampling.is_greedy else request.draw())
                 for value, request in zip(result.logits, batch.sampled, strict=True)
             )
         )
