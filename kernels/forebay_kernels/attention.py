@@ -59,6 +59,7 @@ class AttentionPlan:
     """One step's attention; layers with the same window share its spans. slots as in Ragged."""
 
     def __init__(self, ragged: Ragged, block_size: int, dtype: torch.dtype) -> None:
+        """dtype: the queries'."""
         self.ragged = ragged
         self.block_size = block_size
         self.dtype = dtype
@@ -73,11 +74,6 @@ class AttentionPlan:
             spans = (*_plan_decodes(self, window), *_plan_prefills(self, window))
             self._spans[window] = spans
         return spans
-
-
-def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> AttentionPlan:
-    """Prepare a step; dtype is the queries'."""
-    return AttentionPlan(ragged, block_size, dtype)
 
 
 def _plan_decodes(plan: AttentionPlan, window: int | None) -> Iterator[Span]:

@@ -60,24 +60,19 @@ def in_tiles(operation: Callable[..., Tensor], *rows: Tensor) -> Tensor:
     return (parts[0] if len(parts) == 1 else torch.cat(parts))[:num_rows]
 
 
-def by_rows(
-    num_split: int = 1,
-) -> Callable[[Callable[Inputs, Tensor]], Callable[Inputs, Tensor]]:
+def by_rows(operation: Callable[Inputs, Tensor], num_split: int = 1) -> Callable[Inputs, Tensor]:
     """Make an operation on rows take few of them at a time within batch_invariant.
 
     num_split: the first so many arguments have a row for each token; the others are for all.
     """
 
-    def decorate(operation: Callable[Inputs, Tensor]) -> Callable[Inputs, Tensor]:
-        @wraps(operation)
-        def run(*args: Inputs.args, **kwargs: Inputs.kwargs) -> Tensor:
-            if not _is_on.get():
-                return operation(*args, **kwargs)
-            return _run_by_rows(partial(operation, **kwargs), args, num_split)
+    @wraps(operation)
+    def run(*args: Inputs.args, **kwargs: Inputs.kwargs) -> Tensor:
+        if not _is_on.get():
+            return operation(*args, **kwargs)
+        return _run_by_rows(partial(operation, **kwargs), args, num_split)
 
-        return run
-
-    return decorate
+    return run
 
 
 def _run_by_rows(operation: Callable[..., Tensor], args: Sequence[Any], num_split: int) -> Tensor:

@@ -7,12 +7,7 @@ choice is made in this file.
 from torch import Tensor
 
 from forebay_kernels import attention, elementwise
-from forebay_kernels.attention import (
-    FULL_ATTENTION,
-    AttentionPlan,
-    AttentionRule,
-    plan_attention,
-)
+from forebay_kernels.attention import FULL_ATTENTION, AttentionPlan, AttentionRule
 from forebay_kernels.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.batch_invariant import paged_attention as _attend_one_by_one
 from forebay_kernels.elementwise import rope_table, write_kv
@@ -20,13 +15,13 @@ from forebay_kernels.linear import Linear
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.routing import choose_experts, group_by_expert
 
-gelu_tanh_mul = by_rows()(elementwise.gelu_tanh_mul)
-rms_norm = by_rows()(elementwise.rms_norm)
-rms_norm_heads = by_rows()(elementwise.rms_norm_heads)
-rotate = by_rows(3)(elementwise.rotate)
-sigmoid = by_rows()(elementwise.sigmoid)
-silu_mul = by_rows()(elementwise.silu_mul)
-softcap = by_rows()(elementwise.softcap)
+gelu_tanh_mul = by_rows(elementwise.gelu_tanh_mul)
+rms_norm = by_rows(elementwise.rms_norm)
+rms_norm_heads = by_rows(elementwise.rms_norm_heads)
+rotate = by_rows(elementwise.rotate, num_split=3)
+sigmoid = by_rows(elementwise.sigmoid)
+silu_mul = by_rows(elementwise.silu_mul)
+softcap = by_rows(elementwise.softcap)
 
 
 def paged_attention(
@@ -52,7 +47,6 @@ __all__ = [
     "gelu_tanh_mul",
     "group_by_expert",
     "paged_attention",
-    "plan_attention",
     "rms_norm",
     "rms_norm_heads",
     "rope_table",

@@ -32,7 +32,8 @@ from forebay_runtime.host_memory import check_room, memory_limit
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
-from forebay_runtime.models.decoder import Decoder, DecoderConfig, Placement
+from forebay_runtime.models.decoder import Decoder, DecoderConfig
+from forebay_runtime.models.weights import Placement
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.admission import Rules
@@ -68,7 +69,7 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     model = _load_model(described, placement, limits)
     num_blocks = _choose_num_blocks(config, model, limits, shape)
     limits = fit_limits(config, limits, num_blocks, shape)
-    runner = _build_runner(config, model, num_blocks, limits)
+    runner = _build_runner(config, model, num_blocks, limits, shape)
     scheduler = Scheduler(
         BlockPool(num_blocks, config.block_size),
         limits,
@@ -203,7 +204,7 @@ def _measure_num_blocks(
     # The activations need room while they are measured.
     most_blocks = max(1, (allowed_bytes - meter.used_bytes()) // (2 * shape.num_bytes))
     num_blocks = min(most_blocks, shape.num_blocks_at_once(limits.max_model_len))
-    runner = _build_runner(config, model, num_blocks, limits)
+    runner = _build_runner(config, model, num_blocks, limits, shape)
     meter.forget_peak()
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
@@ -212,14 +213,11 @@ def _measure_num_blocks(
 
 
 def _build_runner(
-    config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits
+    config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits, shape: BlockShape
 ) -> ModelRunner:
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
     if model.placement.device.type == "cpu":
-        block_bytes = config.block_size * kv_token_bytes(
-            model.config.sizes, 1, _name(model.placement.dtype)
-        )
-        check_room(num_blocks * block_bytes, "KV cache", knob)
+        check_room(num_blocks * shape.num_bytes, "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
     return ModelRunner(model, cache, limits, ShapeLog(), is_batch_invariant=config.batch_invariant)

@@ -88,7 +88,7 @@ class ModelRunner:
         num_rows = padded_size(num_tokens)
         self.shapes.note("tokens", num_rows)
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
-            plan = ops.plan_attention(
+            plan = ops.AttentionPlan(
                 self._fill(batch, num_tokens, num_rows), self.block_size, self.cache.k.dtype
             )
             token_ids, positions = self._token_ids.sent(num_rows), self._positions.sent(num_rows)

@@ -83,7 +83,7 @@ def test_attention_is_the_references(case: Case, rule: AttentionRule, dtype: tor
     kv_shape = (NUM_BLOCKS, BLOCK_SIZE, case.num_kv_heads, case.head_dim)
     k_cache, v_cache = (torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2))
     q = torch.randn(num_tokens, case.num_heads, case.head_dim, generator=generator).to(dtype)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
     out = attention.paged_attention(q, k_cache, v_cache, plan, rule)
     expected = reference.paged_attention(q, k_cache, v_cache, ragged, rule)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
@@ -95,7 +95,7 @@ def test_rows_past_the_sequences_are_padding_and_zero() -> None:
     num_tokens = sum(ragged.query_lens)
     q = torch.randn(num_tokens + 3, 6, 10)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
     out = attention.paged_attention(q, cache, cache, plan)
     assert out.shape == q.shape
     assert not out[num_tokens:].any()
@@ -103,9 +103,7 @@ def test_rows_past_the_sequences_are_padding_and_zero() -> None:
 
 def test_short_decodes_do_not_pay_for_long_ones() -> None:
     case = Case(((1, 4), (1, 8), (1, 40), (1, 60)))
-    plan = attention.plan_attention(
-        build_ragged(case, torch.Generator()), BLOCK_SIZE, torch.float32
-    )
+    plan = attention.AttentionPlan(build_ragged(case, torch.Generator()), BLOCK_SIZE, torch.float32)
     spans = [(span.start, span.end, span.num_keys) for span in plan.spans()]
     assert spans == [(0, 2, 8), (2, 4, 60)]
 
@@ -116,7 +114,7 @@ def test_what_another_sequence_holds_is_never_seen() -> None:
     ragged = build_ragged(case, generator)
     q = torch.randn(5, 6, 10, generator=generator)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10, generator=generator)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
     before = attention.paged_attention(q, cache, cache, plan)
     seen = torch.zeros(NUM_BLOCKS * BLOCK_SIZE, dtype=torch.bool)
     for table, seq_len in zip(ragged.block_tables, ragged.seq_lens, strict=True):
@@ -136,7 +134,7 @@ def test_blocks_that_fell_out_of_the_window_are_never_read(window: int) -> None:
     rule = AttentionRule(window=window)
 
     def attend() -> torch.Tensor:
-        plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+        plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
         return attention.paged_attention(q, cache, cache, plan, rule)
 
     before = attend()
@@ -160,7 +158,7 @@ def test_a_long_prompt_under_a_window_is_attended_in_tiles() -> None:
     q = torch.randn(length, 2, 4)
     cache = torch.randn(num_blocks, BLOCK_SIZE, 1, 4)
     rule = AttentionRule(window=window)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
     out = attention.paged_attention(q, cache, cache, plan, rule)
     torch.testing.assert_close(out, reference.paged_attention(q, cache, cache, ragged, rule))
     assert [(s.start, s.end) for s in plan.spans(window)] == [(0, 256), (256, 512), (512, 600)]
@@ -172,7 +170,7 @@ def test_a_soft_cap_holds_few_scores_at_once(monkeypatch: pytest.MonkeyPatch) ->
     q = torch.randn(sum(ragged.query_lens), 6, 10)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
     rule = AttentionRule(softcap=1.5)
-    plan = attention.plan_attention(ragged, BLOCK_SIZE, q.dtype)
+    plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
     whole = attention.paged_attention(q, cache, cache, plan, rule)
     monkeypatch.setattr(attention, "_MOST_SCORES", 6 * 21 * 2)
     torch.testing.assert_close(attention.paged_attention(q, cache, cache, plan, rule), whole)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from forebay_runtime.loading import k_quants
+from forebay_runtime.loading.k_quants import halves
 
 BLOCK_ELEMENTS = 32
 _PIECE_ELEMENTS = 2**18
@@ -37,32 +38,32 @@ def _unpack_plain(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
 def _unpack_q8_0(rows: Tensor) -> Tensor:
     """Blocks of a float16 scale and 32 signed bytes."""
     blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS)
-    return blocks[:, 2:].view(torch.int8) * _halves(blocks, 0)
+    return blocks[:, 2:].view(torch.int8) * halves(blocks, 0)
 
 
 def _unpack_q4_0(rows: Tensor) -> Tensor:
     """Blocks of a float16 scale and 16 bytes: scale * (nibble - 8)."""
     blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS // 2)
-    return _nibbles(blocks[:, 2:]).sub_(8).mul_(_halves(blocks, 0))
+    return _nibbles(blocks[:, 2:]).sub_(8).mul_(halves(blocks, 0))
 
 
 def _unpack_q4_1(rows: Tensor) -> Tensor:
     """Blocks of a float16 scale, a float16 minimum and 16 bytes: scale * nibble + minimum."""
     blocks = rows.reshape(-1, 4 + BLOCK_ELEMENTS // 2)
-    return _nibbles(blocks[:, 4:]).mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+    return _nibbles(blocks[:, 4:]).mul_(halves(blocks, 0)).add_(halves(blocks, 2))
 
 
 def _unpack_q5_0(rows: Tensor) -> Tensor:
     """Blocks of a float16 scale, 32 high bits and 16 bytes: scale * (five bits - 16)."""
     blocks = rows.reshape(-1, 6 + BLOCK_ELEMENTS // 2)
-    return _five_bits(blocks[:, 2:6], blocks[:, 6:]).sub_(16).mul_(_halves(blocks, 0))
+    return _five_bits(blocks[:, 2:6], blocks[:, 6:]).sub_(16).mul_(halves(blocks, 0))
 
 
 def _unpack_q5_1(rows: Tensor) -> Tensor:
     """Blocks of a float16 scale, a float16 minimum, 32 high bits and 16 bytes."""
     blocks = rows.reshape(-1, 8 + BLOCK_ELEMENTS // 2)
     numbers = _five_bits(blocks[:, 4:8], blocks[:, 8:])
-    return numbers.mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+    return numbers.mul_(halves(blocks, 0)).add_(halves(blocks, 2))
 
 
 _IQ4_NL_VALUES = torch.tensor(
@@ -76,12 +77,7 @@ def _unpack_iq4_nl(rows: Tensor) -> Tensor:
     blocks = rows.reshape(-1, 2 + BLOCK_ELEMENTS // 2)
     packed = blocks[:, 2:]
     nibbles = torch.cat((packed & 15, packed >> 4), -1).int()
-    return _IQ4_NL_VALUES[nibbles].mul_(_halves(blocks, 0))
-
-
-def _halves(blocks: Tensor, start: int) -> Tensor:
-    """Each block's float16 at a byte offset, as float32 [blocks, 1]."""
-    return blocks[:, start : start + 2].contiguous().view(torch.float16).float()
+    return _IQ4_NL_VALUES[nibbles].mul_(halves(blocks, 0))
 
 
 def _nibbles(packed: Tensor) -> Tensor:

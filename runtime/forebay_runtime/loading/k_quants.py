@@ -20,8 +20,8 @@ def unpack_q2_k(rows: Tensor) -> Tensor:
     blocks = rows.reshape(-1, 84)
     scales, pairs = blocks[:, :16], blocks[:, 16:80]
     numbers = _spread(pairs, 32, _PAIRS, 3).view(-1, 16, 16).float()
-    scale = _half(blocks, 80) * (scales & 15)
-    minimum = _half(blocks, 82) * (scales >> 4)
+    scale = halves(blocks, 80) * (scales & 15)
+    minimum = halves(blocks, 82) * (scales >> 4)
     return numbers.mul_(scale.unsqueeze(2)).sub_(minimum.unsqueeze(2))
 
 
@@ -31,7 +31,7 @@ def unpack_q3_k(rows: Tensor) -> Tensor:
     high, pairs, scales = blocks[:, :32], blocks[:, 32:96], blocks[:, 96:108]
     low_scales = _spread(scales[:, :8], 8, _NIBBLES, 15).view(-1, 16)
     high_scales = _spread(scales[:, 8:], 4, _PAIRS, 3).view(-1, 16)
-    scale = _half(blocks, 108) * ((low_scales | (high_scales << 4)).float() - 32)
+    scale = halves(blocks, 108) * ((low_scales | (high_scales << 4)).float() - 32)
     numbers = _spread(pairs, 32, _PAIRS, 3).view(-1, 16, 16).float()
     # A high bit that is not set takes four off.
     is_low = _spread(high, 32, _BITS, 1).view(-1, 16, 16) ^ 1
@@ -58,7 +58,7 @@ def unpack_q6_k(rows: Tensor) -> Tensor:
     blocks = rows.reshape(-1, 210)
     low = _spread(blocks[:, :128], 64, _NIBBLES, 15).view(-1, 256)
     high = _spread(blocks[:, 128:192], 32, _PAIRS, 3).view(-1, 256)
-    scale = _half(blocks, 208) * blocks[:, 192:208].view(torch.int8)
+    scale = halves(blocks, 208) * blocks[:, 192:208].view(torch.int8)
     numbers = (low | (high << 4)).float().sub_(32).view(-1, 16, 16)
     return numbers.mul_(scale.unsqueeze(2))
 
@@ -68,7 +68,7 @@ def _spread(packed: Tensor, width: int, shifts: Tensor, mask: int) -> Tensor:
     return (packed.reshape(packed.shape[0], -1, 1, width) >> shifts) & mask
 
 
-def _half(blocks: Tensor, start: int) -> Tensor:
+def halves(blocks: Tensor, start: int) -> Tensor:
     """Each block's float16 at a byte offset, as float32 [N, 1]."""
     return blocks[:, start : start + 2].contiguous().view(torch.float16).float()
 
@@ -78,5 +78,5 @@ def _scale_down(numbers: Tensor, blocks: Tensor) -> Tensor:
     first, second, third = blocks[:, 4:16].view(-1, 3, 4).unbind(1)
     scales = torch.cat((first & 63, (third & 15) | ((first >> 2) & 48)), 1)
     minima = torch.cat((second & 63, (third >> 4) | ((second >> 2) & 48)), 1)
-    scale, minimum = _half(blocks, 0) * scales, _half(blocks, 2) * minima
+    scale, minimum = halves(blocks, 0) * scales, halves(blocks, 2) * minima
     return numbers.mul_(scale.unsqueeze(2)).sub_(minimum.unsqueeze(2))

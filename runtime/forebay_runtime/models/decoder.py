@@ -20,8 +20,6 @@ from forebay_runtime.models.mlp import Mixture, Mlp
 from forebay_runtime.models.rope import rope_frequencies
 from forebay_runtime.models.weights import Placement, WeightReader
 
-__all__ = ["Decoder", "DecoderConfig", "KvCache", "Placement"]
-
 
 @dataclass(frozen=True)
 class DecoderConfig:

@@ -42,17 +42,19 @@ class Expert:
     """One MLP of a mixture."""
 
     def __init__(
-        self, blueprint: Blueprint, reader: WeightReader, name: str, parts: tuple[str, str, str]
+        self,
+        blueprint: Blueprint,
+        reader: WeightReader,
+        name: str,
+        parts: tuple[str, str, str],
+        inner: int,
     ) -> None:
-        """parts: what gate, up and down are called."""
-        sizes = blueprint.sizes
+        """parts: what gate, up and down are called; inner: the numbers between them a token."""
         gate, up, down = parts
-        inner = sizes.shared_intermediate_size
-        if ".experts." in name:
-            inner = sizes.expert_intermediate_size
+        hidden = blueprint.sizes.hidden_size
         self._gate = _GATES[blueprint.family.activation]
-        self._gate_up = reader.linear(name, {gate: inner, up: inner}, sizes.hidden_size)
-        self._down = reader.linear(name, {down: sizes.hidden_size}, inner)
+        self._gate_up = reader.linear(name, {gate: inner, up: inner}, hidden)
+        self._down = reader.linear(name, {down: hidden}, inner)
         self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -81,14 +83,21 @@ class Mixture:
         parts = (names.gate, names.up, names.down)
         self._router = reader.linear(block, {"gate": sizes.num_experts}, sizes.hidden_size)
         self._experts = [
-            Expert(blueprint, reader, f"{block}.experts.{number}", parts)
+            Expert(
+                blueprint,
+                reader,
+                f"{block}.experts.{number}",
+                parts,
+                sizes.expert_intermediate_size,
+            )
             for number in range(sizes.num_experts)
         ]
         self._shared: tuple[Expert, ops.Linear] | None = None
-        if sizes.shared_intermediate_size:
+        inner = sizes.shared_intermediate_size
+        if inner:
             shared = ("gate_proj", "up_proj", "down_proj")
             self._shared = (
-                Expert(blueprint, reader, f"{block}.shared_expert", shared),
+                Expert(blueprint, reader, f"{block}.shared_expert", shared, inner),
                 reader.linear(block, {"shared_expert_gate": 1}, sizes.hidden_size),
             )
         all_parts = (self._router, *self._experts, *(self._shared or ()))

@@ -82,11 +82,12 @@ def to_output(
 ) -> Output:
     """What a step gave a request, and with the first output what is told once."""
     name = request.request_id
-    has_token = token_id is not None and (ending is None or ending.reason != "error")
-    logprobs = sampled.logprobs.get(name) if has_token else None
+    is_error = ending is not None and ending.reason == "error"
+    token_ids = () if token_id is None or is_error else (token_id,)
+    logprobs = sampled.logprobs.get(name) if token_ids else None
     output = Output(
         name,
-        (token_id,) if has_token and token_id is not None else (),
+        token_ids,
         ending.reason if ending is not None else None,
         error=ending.error if ending is not None else None,
         logprobs=(logprobs,) if logprobs is not None else (),
