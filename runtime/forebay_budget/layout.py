@@ -65,12 +65,10 @@ def group_weights(
     where one is too many, BadConfig where a shape contradicts the config, UnsupportedDtype.
     """
     by_name = {tensor.name: tensor for tensor in stored}
-    of_format = _as_stacked if file_format == "gguf" else _as_named
-    expected = [
-        wanted
-        for wanted in of_format(blueprint, _expect(blueprint))
-        if not wanted.is_optional or wanted.name in by_name
-    ]
+    of_format = _expect(blueprint)
+    if file_format == "gguf":
+        of_format = _as_stacked(blueprint, of_format)
+    expected = [wanted for wanted in of_format if not wanted.is_optional or wanted.name in by_name]
     _check_presence(expected, by_name)
     _check_surplus(blueprint, by_name.keys() - {wanted.name for wanted in expected}, file_format)
     sums: dict[tuple[Kind, str], tuple[int, int]] = {}
@@ -92,11 +90,6 @@ def has_head(stored: Iterable[StoredTensor], file_format: Format) -> bool:
 
 
 _HEADS: dict[Format, str] = {"safetensors": "lm_head.weight", "gguf": "output.weight"}
-
-
-def _as_named(blueprint: Blueprint, expected: Iterable[_Expected]) -> Iterator[_Expected]:
-    """As they are: Hugging Face's names."""
-    return iter(expected)
 
 
 def _as_stacked(blueprint: Blueprint, expected: Iterable[_Expected]) -> Iterator[_Expected]:

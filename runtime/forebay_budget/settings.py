@@ -52,7 +52,7 @@ class Settings:
         if value is None:
             raise ModelError("BadConfig", f"The model's configuration has no {self.name(key)}.")
         if type(value) is not int or not 1 <= value < MAX_NUMBER:
-            raise self.unusable(key, value)
+            raise unusable(value, self.name(key))
         return value
 
     def count(self, key: str) -> int:
@@ -88,10 +88,6 @@ class Settings:
         if not isinstance(value, dict):
             raise ModelError("BadConfig", f"The model's {self.name(key)} is no object.")
         return value
-
-    def unusable(self, key: str, value: Any) -> ModelError:
-        """The error for a value that is no usable number."""
-        return unusable(value, self.name(key))
 
 
 def to_real(value: Any, name: str) -> float:
