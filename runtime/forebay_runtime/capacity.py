@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.blocks import num_blocks_in_window
 
 _MEAN_SHARE = 4
 """A request is taken to hold a quarter of what it may on average, as forebay_budget does."""
@@ -33,8 +34,7 @@ class BlockShape:
         num_blocks = self.num_blocks_for(num_tokens)
         if self.window is None:
             return num_blocks
-        # One more, as what is seen need not begin where a block does.
-        return min(num_blocks, self.num_blocks_for(self.window - 1 + num_step_tokens) + 1)
+        return min(num_blocks, num_blocks_in_window(self.window, num_step_tokens, self.num_tokens))
 
     def longest_in(self, num_blocks: int, most_tokens: int) -> int:
         """The longest request up to most_tokens that num_blocks hold."""

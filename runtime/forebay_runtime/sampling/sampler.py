@@ -27,7 +27,6 @@ _NOT_FINITE = (
     "another; its weights may be damaged, or its --dtype too narrow for this text"
 )
 
-
 _MOST_CPU_ROWS = 8
 """Rows of which a CPU draws at once: of more, what is computed on the way leaves its caches, and
 64 rows took four times as long."""
@@ -105,15 +104,11 @@ class Sampler:
         errors: Mapping[str, str],
     ) -> dict[str, TokenLogprobs]:
         """The logprobs of the tokens of those that asked."""
-        asked = [
-            row
-            for row, request in enumerate(requests)
-            if request.sampling.num_logprobs is not None and request.request_id not in errors
-        ]
         logprobs: dict[str, TokenLogprobs] = {}
-        for row in asked:
-            request = requests[row]
-            num_top = request.sampling.num_logprobs or 0
+        for row, request in enumerate(requests):
+            num_top = request.sampling.num_logprobs
+            if num_top is None or request.request_id in errors:
+                continue
             row_logits = logits[row : row + 1]
             [logprobs[request.request_id]] = score_tokens(row_logits, [token_ids[row]], num_top)
         return logprobs

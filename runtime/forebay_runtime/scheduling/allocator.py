@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from forebay_runtime.request import Request
-from forebay_runtime.scheduling.blocks import BlockPool, IntegrityError
+from forebay_runtime.scheduling.blocks import BlockPool, IntegrityError, num_blocks_in_window
 from forebay_runtime.scheduling.prefix import Prefix, PrefixTree
 
 
@@ -137,9 +137,8 @@ class Allocator:
         num_blocks = self.pool.num_blocks_for(num_tokens) - num_unseen
         if self.window is None:
             return num_blocks
-        # One more, as what is seen need not begin where a block does. With a smaller pool the steps
-        # become smaller.
-        num_seen = self.pool.num_blocks_for(self.window - 1 + num_step_tokens) + 1
+        # With a smaller pool the steps become smaller.
+        num_seen = num_blocks_in_window(self.window, num_step_tokens, self.pool.block_size)
         return min(num_blocks, num_seen, self.pool.num_blocks)
 
     def num_free_blocks_beside(self, hit: Hit, leaving: Iterable[Request]) -> int:

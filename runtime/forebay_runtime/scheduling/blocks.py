@@ -14,6 +14,14 @@ from collections.abc import Iterable, Sequence
 from forebay_runtime.scheduling.prefix import Prefix
 
 
+def num_blocks_in_window(window: int, num_step_tokens: int, block_size: int) -> int:
+    """The most blocks that a step's tokens attend to, each to its window.
+
+    One more than those tokens fill, as what is seen need not begin where a block does.
+    """
+    return -(-(window - 1 + num_step_tokens) // block_size) + 1
+
+
 class IntegrityError(RuntimeError):
     """Blocks were lost, written by two or returned twice: a bug, never a user's doing."""
 

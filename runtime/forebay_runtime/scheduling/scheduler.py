@@ -170,7 +170,7 @@ class Scheduler:
             if not self._admission.has_seat_for(request) or not _may_be_passed(without_room):
                 break
             if not self._admission.could_hold(request):
-                self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
+                self._end_outgrown(request)
                 continue
             if self._admission.waits_for_long_prompts(request):
                 continue
@@ -205,7 +205,7 @@ class Scheduler:
             if num_fitting > 0:
                 return num_fitting
             if len(self._running) == 1:
-                self._ended.append(self._end(request, Ending("error", self._outgrown(request))))
+                self._end_outgrown(request)
                 return 0
             last = self._running[-1]
             self._preempt(last)
@@ -219,12 +219,14 @@ class Scheduler:
         self._waiting.add(request)
         self._num_preemptions += 1
 
-    def _outgrown(self, request: Request) -> str:
-        return (
+    def _end_outgrown(self, request: Request) -> None:
+        """End a request that the whole cache cannot hold."""
+        error = (
             f"The request has {request.num_tokens} tokens and the whole KV cache holds "
             f"{self.pool.num_blocks * self.pool.block_size}; shorten the prompt, lower max_tokens, "
             "or raise --kv-cache-memory-bytes"
         )
+        self._ended.append(self._end(request, Ending("error", error)))
 
     def _advance(self, chunk: Chunk, token_id: int | None, sampled: Sampled) -> Output | None:
         """Move a request by its chunk; None while its prompt is not computed to the end."""
