@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from engine_play import Answer, play, play_alone, tokens_of
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.server.loader import read_text_parts
 from smollm2 import smollm2_path
 
 SHARED = "A long time ago, in a small town by the sea, there lived a fisherman who had three sons"
@@ -27,9 +27,8 @@ NEAR = 1e-3
 
 @pytest.fixture(scope="module")
 def prompts() -> list[list[int]]:
-    path = smollm2_path()
-    tokenizer: Any = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
-    return [tokenizer(prompt).input_ids for prompt in PROMPTS]
+    tokenizer = read_text_parts(smollm2_path())[0]
+    return [tokenizer.encode(prompt) for prompt in PROMPTS]
 
 
 def load(**flags: Any) -> Engine:

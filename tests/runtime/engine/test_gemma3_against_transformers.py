@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
@@ -13,6 +12,7 @@ from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.tokenizer import Tokenizer
 from gemma3 import gemma3_path, load_gemma3
+from greedy import best_tokens, greedy_answers
 
 PROMPTS = (
     "The capital of France is",
@@ -43,32 +43,11 @@ def oracle() -> Any:
     return load_gemma3()
 
 
-def answer(engine: Engine, prompts: dict[str, list[int]], num_tokens: int) -> dict[str, list[int]]:
-    """Greedy answers to all prompts at once."""
-    sampling = SamplingParams(num_tokens, temperature=0, ignore_eos=True)
-    answers: dict[str, list[int]] = {name: [] for name in prompts}
-    for name, token_ids in prompts.items():
-        engine.add(Request(name, token_ids, sampling))
-    while engine.has_work:
-        for output in engine.step():
-            answers[output.request_id] += output.token_ids
-    return answers
-
-
-def best_tokens(oracle: Any, prompt: list[int], answer: list[int]) -> list[int]:
-    """What the oracle would say at each place of an answer, given what was said before."""
-    with torch.inference_mode():
-        tokens = torch.tensor([prompt + answer[:-1]])
-        logits = oracle(tokens, logits_to_keep=len(answer)).logits[0]
-    best: list[int] = logits.argmax(-1).tolist()
-    return best
-
-
 def test_greedy_answers_are_transformers(tokenizer: Tokenizer, engine: Engine, oracle: Any) -> None:
     prompts = {prompt: tokenizer.encode(prompt) for prompt in PROMPTS}
     story = tokenizer.encode("".join(f"Day {day}: it rained. " for day in range(200)))
     prompts["long"] = story[:LONG_TOKENS]
-    answers = answer(engine, prompts, NUM_TOKENS)
+    answers = greedy_answers(engine, prompts, NUM_TOKENS)
     expected = {name: best_tokens(oracle, prompts[name], answers[name]) for name in prompts}
     assert answers == expected
 
