@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from forebay_runtime.config import StartError
-from forebay_runtime.serve_flags import add_flags
-from forebay_runtime.serve_settings import to_engine_config, to_options
 
 _BUDGET_COMMANDS = {
     "budget": "show how a model's memory splits, and on what it would fit",
@@ -38,11 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         from forebay_budget.cli import main as budget_main
 
         return budget_main(arguments)
-    parsed = _build_parser().parse_args(arguments)
-    if parsed.command != "serve":
-        _build_parser().print_help()
+    parser, serve = _build_parsers()
+    if not arguments or arguments[0] != "serve":
+        parser.parse_args(arguments)
+        parser.print_help()
         return 2
-    return _serve(parsed, started_at)
+    try:
+        from forebay_runtime.serve_flags import add_flags
+    except ModuleNotFoundError as exc:
+        return _refuse_without(exc)
+    add_flags(serve)
+    return _serve(serve.parse_args(arguments[1:]), started_at)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,7 +58,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def _build_parsers() -> tuple[_Parser, _Parser]:
+    """The command's, and that of `serve`, whose flags are still to be added."""
     parser = _Parser(prog="forebay", description="Serve large language models, sized and drained.")
     version = importlib.metadata.version("forebay")
     parser.add_argument("--version", action="version", version=f"forebay {version}")
@@ -68,14 +73,15 @@ def _build_parser() -> argparse.ArgumentParser:
         epilog=_SERVE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_flags(serve)
-    return parser
+    return parser, serve
 
 
 def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     # Until the server owns the signal there is nothing to drain; and in a container this process
     # is the first one, which the kernel would not end by a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    from forebay_runtime.serve_settings import to_engine_config, to_options
+
     try:
         config, options = to_engine_config(parsed), to_options(parsed, started_at)
     except StartError as exc:
@@ -88,10 +94,14 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
         from forebay_runtime.server.loader import load_model
         from forebay_runtime.server.process import leave, run_server
     except ModuleNotFoundError as exc:
-        message = f"{exc.name} is not installed; serving needs `pip install 'forebay[runtime]'`"
-        print(f"forebay serve: {message}", file=sys.stderr)
-        return 2
+        return _refuse_without(exc)
     leave(run_server(options, lambda: load_model(parsed.model, config, options)))
+
+
+def _refuse_without(missing: ModuleNotFoundError) -> int:
+    message = f"{missing.name} is not installed; serving needs `pip install 'forebay[runtime]'`"
+    print(f"forebay serve: {message}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":
