@@ -22,7 +22,11 @@ def locate_model(path: str | Path) -> Path:
         if path.is_file():
             return _check_file(path)
         if not path.is_dir():
-            raise ModelError("ModelNotFound", f"There is no file or folder at {path}.")
+            raise ModelError(
+                "ModelNotFound",
+                f"There is no file or folder at {path}; a model of the hub is written "
+                "hf://organisation/name.",
+            )
         return _locate_in(path)
     except OSError as error:
         problem = error.strerror or type(error).__name__

@@ -110,3 +110,8 @@ class EngineConfig:
                 f"--max-long-prompts {self.max_long_prompts} limits nothing without "
                 "--long-prompt-tokens, which says from where on a prompt is long; set both"
             )
+        if self.long_prompt_tokens is not None and self.max_long_prompts is None:
+            raise StartError(
+                f"--long-prompt-tokens {self.long_prompt_tokens} changes nothing without "
+                "--max-long-prompts, which says how many long prompts are read at a time; set both"
+            )

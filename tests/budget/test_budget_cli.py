@@ -181,7 +181,10 @@ def test_a_model_that_is_not_there_exits_2_with_one_sentence(
     status, out, err = run(capsys, "budget", "/nowhere", "--gpu-memory", "24Gi")
 
     assert (status, out) == (2, "")
-    assert err == "forebay budget: There is no file or folder at /nowhere.\n"
+    assert err == (
+        "forebay budget: There is no file or folder at /nowhere; a model of the hub is written "
+        "hf://organisation/name.\n"
+    )
 
 
 def test_inspect_prints_what_sizing_reads_to_both_places(

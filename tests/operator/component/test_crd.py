@@ -153,6 +153,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         ["--max_num_seqs=1"],
         "may not set a flag",
     ),
+    "a flag and its value in one": ("engine.extraArgs", ["--seed 1"], "as two items, or as one"),
     "a planned flag behind others": ("engine.extraArgs", ["--a", "--port=1"], "may not set a flag"),
     "a label of ours": (
         "podTemplate.labels",

@@ -42,6 +42,11 @@ from forebay_runtime.config import EngineConfig, StartError
             "--max-long-prompts 2 limits nothing without --long-prompt-tokens",
             id="how-many-of-what",
         ),
+        pytest.param(
+            {"long_prompt_tokens": 9},
+            "--long-prompt-tokens 9 changes nothing without --max-long-prompts",
+            id="long-prompts-without-a-limit",
+        ),
     ],
 )
 def test_a_flag_is_refused_in_one_sentence_that_names_it(

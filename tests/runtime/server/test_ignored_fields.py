@@ -45,6 +45,23 @@ def test_a_field_that_the_template_reads_is_known() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("template", "choice", "names"),
+    [
+        ("{{ messages }}", "auto", ["tools"]),
+        ("{{ messages }} {{ tools }}", "auto", []),
+        # A call that must be made is made, whatever the template shows.
+        ("{{ messages }}", "required", []),
+    ],
+    ids=["unseen", "seen", "required"],
+)
+def test_tools_that_the_model_never_sees_are_named(
+    template: str, choice: str, names: list[str]
+) -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    assert names_in(template, tools=tools, tool_choice=choice) == names
+
+
 def complete(server: ServerProcess, **fields: Any) -> httpx.Response:
     return post(server, "/v1/completions", **({"prompt": "ab", "max_tokens": 2} | fields))
 

@@ -69,6 +69,10 @@ def _unknown_paths(body: Body, template_source: str) -> Iterator[str]:
             yield from (f"{field}.{path}" for path in _unknown_paths(value, template_source))
         elif field == "messages":
             yield from _of_messages(value, template_source)
+        elif field == "tools" and value and "tools" not in template_source:
+            # A call that must be made is made all the same, by the grammar of the answer.
+            if getattr(body, "tool_choice", None) in (None, "auto", "none"):
+                yield field
 
 
 def _of_messages(messages: list[ChatMessage], template_source: str) -> Iterator[str]:
