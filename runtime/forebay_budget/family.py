@@ -13,6 +13,8 @@ from forebay_budget.rope import Rope, read_rope
 from forebay_budget.settings import Settings, shown
 
 Activation = Literal["silu", "gelu_pytorch_tanh"]
+WindowRule = Callable[[Settings, int], tuple[int | None, ...]]
+"""From settings and the number of layers to each layer's window, None where it sees all keys."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,20 @@ def windowed_where(
     return tuple(window if flag else None for flag in flags)
 
 
-def nowhere(number: int) -> bool:
-    """The rule for windows that are not in use."""
-    return False
-
-
 def windowed_everywhere(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
     """The window in every layer, where one is stated."""
     return windowed_where(settings, num_layers, lambda number: True)
+
+
+def where_asked(windows: WindowRule) -> WindowRule:
+    """A rule that counts only where use_sliding_window says so; its settings are read only then."""
+
+    def rule(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
+        if not settings.switch("use_sliding_window"):
+            return windowed_where(settings, num_layers, lambda number: False)
+        return windows(settings, num_layers)
+
+    return rule
 
 
 def one_rope(family: "Family", settings: Settings, head_dim: int) -> tuple[Rope, Rope]:
@@ -120,7 +128,7 @@ class Family:
     gguf_kinds: tuple[str, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     untold_by_gguf: Callable[[Settings], Mapping[str, Any]] = nothing
-    windows: Callable[[Settings, int], tuple[int | None, ...]] = never_windowed
+    windows: WindowRule = never_windowed
     ropes: Callable[["Family", Settings, int], tuple[Rope, Rope]] = one_rope
     experts_in: Callable[[Settings, int], tuple[bool, ...]] = no_experts
     experts: ExpertNames = ExpertNames()

@@ -3,14 +3,13 @@
 Source: Yang et al. 2024 (Qwen2); transformers' Qwen2Config for the window.
 """
 
-from forebay_budget.family import Family, nowhere, windowed_where
+from forebay_budget.family import Family, where_asked, windowed_where
 from forebay_budget.settings import Settings
 
 
+@where_asked
 def windows_of_the_last_layers(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
-    """A window in the layers from max_window_layers on, if use_sliding_window says so."""
-    if not settings.switch("use_sliding_window"):
-        return windowed_where(settings, num_layers, nowhere)
+    """A window in the layers from max_window_layers on."""
     first = settings.count("max_window_layers")
     return windowed_where(settings, num_layers, lambda number: number >= first)
 

@@ -4,7 +4,7 @@ that every token passes, weighed by a gate of its own.
 Source: Yang et al. 2024 (Qwen2) §2.2; transformers' Qwen2MoeConfig for which layers.
 """
 
-from forebay_budget.family import Family, nowhere, windowed_where
+from forebay_budget.family import Family, where_asked, windowed_where
 from forebay_budget.inspection import ModelError
 from forebay_budget.settings import Settings
 
@@ -21,9 +21,8 @@ def sparse_layers(settings: Settings, num_layers: int) -> tuple[bool, ...]:
     return tuple(number not in dense and (number + 1) % step == 0 for number in range(num_layers))
 
 
+@where_asked
 def _windows(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
-    if not settings.switch("use_sliding_window"):
-        return windowed_where(settings, num_layers, nowhere)
     end = settings.count("max_window_layers")
     return windowed_where(settings, num_layers, lambda number: number % 2 == 0 and number < end)
 

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from forebay_budget.families.qwen2_moe import sparse_layers
-from forebay_budget.family import Family, nowhere, windowed_everywhere, windowed_where
+from forebay_budget.family import Family, where_asked, windowed_everywhere
 from forebay_budget.settings import Settings
-
-
-def _windows(settings: Settings, num_layers: int) -> tuple[int | None, ...]:
-    if not settings.switch("use_sliding_window"):
-        return windowed_where(settings, num_layers, nowhere)
-    return windowed_everywhere(settings, num_layers)
 
 
 def _untold(settings: Settings) -> Mapping[str, Any]:
@@ -37,7 +31,7 @@ QWEN3_MOE = Family(
         "decoder_sparse_step": 1,
     },
     untold_by_gguf=_untold,
-    windows=_windows,
+    windows=where_asked(windowed_everywhere),
     experts_in=sparse_layers,
     has_qk_norm=True,
 )
