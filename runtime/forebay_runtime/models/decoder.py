@@ -13,6 +13,7 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint, Layer
 from forebay_budget.inspection import ModelConfig
+from forebay_budget.rope import Rope
 from forebay_kernels import ops
 from forebay_runtime.loading.checkpoint import Checkpoint
 from forebay_runtime.models.attention import Attention, Rotation
@@ -47,7 +48,6 @@ class DecoderLayer:
     """One block of attention and MLP, or of attention and a mixture."""
 
     def __init__(self, blueprint: Blueprint, layer: Layer, reader: WeightReader, name: str) -> None:
-        self.layer = layer
         self._eps = blueprint.rms_norm_eps
         self._attention = Attention(blueprint, layer, reader, name)
         block = Mixture if layer.has_experts else Mlp
@@ -96,10 +96,10 @@ class Decoder:
             self._head = ops.Linear(self._embedding, repack=False)
         else:
             self._head = ops.Linear(reader.matrix("lm_head.weight", *vocabulary))
-        self._rotations = {
-            layer.rope: _build_rotation(config, layer, reader, placement)
-            for layer in blueprint.layers
-        }
+        ropes = list(dict.fromkeys(layer.rope for layer in blueprint.layers))
+        # By number: a rope is long to hash, and every layer of every step looks one up.
+        self._rope_of_layer = [ropes.index(layer.rope) for layer in blueprint.layers]
+        self._rotations = [_build_rotation(config, rope, reader, placement) for rope in ropes]
 
     @property
     def window(self) -> int | None:
@@ -144,14 +144,12 @@ class Decoder:
         x = torch.nn.functional.embedding(token_ids, self._embedding)
         if self._embedding_scale is not None:
             x = x * self._embedding_scale
-        rotations = {
-            rope: Rotation(table.cos[positions], table.sin[positions])
-            for rope, table in self._rotations.items()
-        }
+        rotations = [
+            Rotation(table.cos[positions], table.sin[positions]) for table in self._rotations
+        ]
         for index in self._chosen(num_layers):
-            layer = self._layers[index]
-            rotation = rotations[layer.layer.rope]
-            x = layer(x, rotation, plan, (cache.k[index], cache.v[index]))
+            rotation = rotations[self._rope_of_layer[index]]
+            x = self._layers[index](x, rotation, plan, (cache.k[index], cache.v[index]))
         return x
 
     def _chosen(self, num_layers: int | None) -> list[int]:
@@ -183,12 +181,10 @@ def _embedding_scale(blueprint: Blueprint, placement: Placement) -> Tensor | Non
 
 
 def _build_rotation(
-    config: DecoderConfig, layer: Layer, reader: WeightReader, placement: Placement
+    config: DecoderConfig, rope: Rope, reader: WeightReader, placement: Placement
 ) -> Rotation:
     """The table of all positions that may occur."""
     max_positions = config.sizes.max_position_embeddings
-    frequencies, scale = rope_frequencies(
-        layer.rope, config.num_positions, max_positions, reader.vector
-    )
+    frequencies, scale = rope_frequencies(rope, config.num_positions, max_positions, reader.vector)
     table = ops.rope_table(frequencies, config.num_positions, scale)
     return Rotation(*table.to(placement.device, placement.dtype))
