@@ -8,13 +8,7 @@ from fake_cluster import FakeCluster
 from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import LEASE
 from forebay_operator.lease import DEADLINE_SECONDS, DURATION_SECONDS, LeaseHolder, LeaseLost
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from set_clock import SetClock
 
 
 @pytest.fixture
@@ -23,11 +17,11 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> SetClock:
+    return SetClock(1000.0)
 
 
-def holder(cluster: FakeCluster, name: str, clock: Clock) -> LeaseHolder:
+def holder(cluster: FakeCluster, name: str, clock: SetClock) -> LeaseHolder:
     return LeaseHolder(cluster, "forebay-system", name, clock)
 
 
@@ -37,7 +31,7 @@ def spec(cluster: FakeCluster) -> dict[str, Any]:
 
 
 async def test_the_first_takes_it_and_the_second_does_not(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first, second = holder(cluster, "a", clock), holder(cluster, "b", clock)
     assert await first.try_acquire()
@@ -47,7 +41,7 @@ async def test_the_first_takes_it_and_the_second_does_not(
         second.check()
 
 
-async def test_one_that_is_renewed_is_never_taken(cluster: FakeCluster, clock: Clock) -> None:
+async def test_one_that_is_renewed_is_never_taken(cluster: FakeCluster, clock: SetClock) -> None:
     first, second = holder(cluster, "a", clock), holder(cluster, "b", clock)
     await first.try_acquire()
     for _ in range(10):
@@ -58,7 +52,7 @@ async def test_one_that_is_renewed_is_never_taken(cluster: FakeCluster, clock: C
 
 
 async def test_one_that_was_left_is_taken_after_its_duration(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first, second = holder(cluster, "a", clock), holder(cluster, "b", clock)
     await first.try_acquire()
@@ -71,7 +65,7 @@ async def test_one_that_was_left_is_taken_after_its_duration(
 
 
 async def test_the_end_of_one_that_was_left_is_not_slept_through(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     await holder(cluster, "a", clock).try_acquire()
     second = holder(cluster, "b", clock)
@@ -82,7 +76,7 @@ async def test_the_end_of_one_that_was_left_is_not_slept_through(
 
 
 async def test_a_challenger_counts_from_when_it_looked_first(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     await holder(cluster, "a", clock).try_acquire()
     clock.now += 1000
@@ -90,7 +84,7 @@ async def test_a_challenger_counts_from_when_it_looked_first(
 
 
 async def test_the_holder_has_stopped_before_another_starts(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first, second = holder(cluster, "a", clock), holder(cluster, "b", clock)
     await first.try_acquire()
@@ -102,7 +96,7 @@ async def test_the_holder_has_stopped_before_another_starts(
 
 
 async def test_failed_renewals_are_borne_until_the_deadline(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first = holder(cluster, "a", clock)
     await first.try_acquire()
@@ -116,7 +110,7 @@ async def test_failed_renewals_are_borne_until_the_deadline(
 
 
 async def test_a_renewal_that_another_holder_overtook_ends_it_at_once(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first = holder(cluster, "a", clock)
     await first.try_acquire()
@@ -128,7 +122,7 @@ async def test_a_renewal_that_another_holder_overtook_ends_it_at_once(
 
 
 async def test_a_released_one_is_free_at_once_and_its_holder_is_done(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     first, second = holder(cluster, "a", clock), holder(cluster, "b", clock)
     await first.try_acquire()
@@ -138,7 +132,7 @@ async def test_a_released_one_is_free_at_once_and_its_holder_is_done(
         first.check()
 
 
-async def test_one_that_lost_it_does_not_release_it(cluster: FakeCluster, clock: Clock) -> None:
+async def test_one_that_lost_it_does_not_release_it(cluster: FakeCluster, clock: SetClock) -> None:
     first = holder(cluster, "a", clock)
     await first.try_acquire()
     cluster.change(LEASE, "forebay-system", "forebay-operator", {"spec": {"holderIdentity": "b"}})
@@ -149,13 +143,15 @@ async def test_one_that_lost_it_does_not_release_it(cluster: FakeCluster, clock:
 
 
 async def test_a_restarted_process_of_the_same_name_goes_on(
-    cluster: FakeCluster, clock: Clock
+    cluster: FakeCluster, clock: SetClock
 ) -> None:
     await holder(cluster, "a", clock).try_acquire()
     assert await holder(cluster, "a", clock).try_acquire()
     assert spec(cluster)["leaseTransitions"] == 0
 
 
-async def test_of_two_that_take_it_together_one_loses(cluster: FakeCluster, clock: Clock) -> None:
+async def test_of_two_that_take_it_together_one_loses(
+    cluster: FakeCluster, clock: SetClock
+) -> None:
     cluster.refusals["create", "Lease"] = ApiError(409, "already exists")
     assert not await holder(cluster, "a", clock).try_acquire()

@@ -6,24 +6,18 @@ import pytest
 
 from forebay_operator.observed import Key
 from forebay_operator.workqueue import LONGEST_DELAY_SECONDS, WorkQueue
+from set_clock import SetClock
 
 A, B = Key("n", "a"), Key("n", "b")
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def queue(clock: Clock) -> WorkQueue:
+def queue(clock: SetClock) -> WorkQueue:
     return WorkQueue(clock, jitter=lambda: 0.5)
 
 
@@ -49,14 +43,14 @@ def test_a_key_that_was_not_added_again_ends_with_its_work(queue: WorkQueue) -> 
     assert queue.take() is None
 
 
-def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: Clock) -> None:
+def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: SetClock) -> None:
     queue.add_later(A, 10)
     assert queue.take() is None
     clock.now = 10
     assert queue.take() == A
 
 
-def test_the_earliest_delay_wins(queue: WorkQueue, clock: Clock) -> None:
+def test_the_earliest_delay_wins(queue: WorkQueue, clock: SetClock) -> None:
     for delay in (30, 10, 20):
         queue.add_later(A, delay)
     clock.now = 10
@@ -80,7 +74,7 @@ def test_back_off_is_spread(jitter: float, delay: float) -> None:
     assert WorkQueue(jitter=lambda: jitter).retry(A) == delay
 
 
-def test_a_forgotten_key_leaves_nothing_behind(queue: WorkQueue, clock: Clock) -> None:
+def test_a_forgotten_key_leaves_nothing_behind(queue: WorkQueue, clock: SetClock) -> None:
     queue.add(A)
     queue.add_later(A, 1)
     queue.retry(A)

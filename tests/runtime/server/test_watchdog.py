@@ -4,33 +4,25 @@ import pytest
 
 from forebay_runtime.request import Load, Output
 from forebay_runtime.server.watchdog import Watchdog
+from set_clock import SetClock
 
 IDLE_STEP = Load(num_running=0, num_waiting=5, kv_cache_usage=1.0, free_kv_tokens=0)
 BUSY_STEP = Load(1, 4, 1.0, 0, num_step_tokens=7)
 
 
-class Clock:
-    """A time that the test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def watchdog(clock: Clock) -> Watchdog:
+def watchdog(clock: SetClock) -> Watchdog:
     return Watchdog(30.0, clock)
 
 
 @pytest.mark.parametrize(("seconds", "is_stalled"), [(30.0, False), (30.1, True)])
 def test_a_step_is_stuck_after_the_limit(
-    watchdog: Watchdog, clock: Clock, seconds: float, is_stalled: bool
+    watchdog: Watchdog, clock: SetClock, seconds: float, is_stalled: bool
 ) -> None:
     watchdog.begin_step()
     clock.now = seconds
@@ -41,7 +33,7 @@ def test_a_step_is_stuck_after_the_limit(
 
 @pytest.mark.parametrize(("slowest", "limit"), [(1.0, 30.0), (7.0, 70.0)], ids=["fast", "slow"])
 def test_the_limit_is_ten_times_the_slowest_warm_step(
-    watchdog: Watchdog, clock: Clock, slowest: float, limit: float
+    watchdog: Watchdog, clock: SetClock, slowest: float, limit: float
 ) -> None:
     watchdog.learn(slowest)
     watchdog.begin_step()
@@ -51,7 +43,7 @@ def test_the_limit_is_ten_times_the_slowest_warm_step(
     assert watchdog.is_stalled(has_work=True)
 
 
-def test_work_that_no_step_does_anything_of_is_a_stall(watchdog: Watchdog, clock: Clock) -> None:
+def test_work_that_no_step_does_anything_of_is_a_stall(watchdog: Watchdog, clock: SetClock) -> None:
     watchdog.wake()
     for second in range(1, 32):
         clock.now = second
@@ -61,7 +53,7 @@ def test_work_that_no_step_does_anything_of_is_a_stall(watchdog: Watchdog, clock
     assert watchdog.is_stalled(has_work=True)
 
 
-def test_a_server_with_nothing_to_do_is_not_stalled(watchdog: Watchdog, clock: Clock) -> None:
+def test_a_server_with_nothing_to_do_is_not_stalled(watchdog: Watchdog, clock: SetClock) -> None:
     clock.now = 1e6
     assert not watchdog.is_stalled(has_work=False)
     watchdog.wake()
@@ -78,7 +70,7 @@ def test_a_server_with_nothing_to_do_is_not_stalled(watchdog: Watchdog, clock: C
     ids=["computed", "token", "end"],
 )
 def test_whatever_a_step_did_is_progress(
-    watchdog: Watchdog, clock: Clock, outputs: list[Output], load: Load
+    watchdog: Watchdog, clock: SetClock, outputs: list[Output], load: Load
 ) -> None:
     clock.now = 31.0
     assert watchdog.is_stalled(has_work=True)
