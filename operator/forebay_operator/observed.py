@@ -33,6 +33,12 @@ class PodLoad:
     num_waiting: int = 0
     kv_cache_usage: float = 0.0
     free_kv_tokens: int = 0
+    device: str = ""
+    """What it runs on, `cuda` or `cpu`; empty where it does not say."""
+    gpu_utilization: float | None = None
+    """Between 0 and 1; None where it is not known."""
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Measured, of one rank, by term: weights, kvCache, activation, overhead; empty if unsaid."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a decision wants done: plain data, written by `planning.plan` and carried out by `apply`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from forebay_operator.observed import ScalingMemory
@@ -29,6 +29,15 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """Something that happened and is counted by a metric of the operator, once it was written."""
+
+    name: str
+    """Of the metric, without its prefix: `scale_decisions`, `drains`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """The whole wish for one InferenceService at one moment."""
 
@@ -42,6 +51,7 @@ class Plan:
     status: Mapping[str, Any] | None = None
     """The whole status, written last and only where it differs; None: leave it."""
     notes: tuple[Note, ...] = ()
+    tallies: tuple[Tally, ...] = ()
     look_again_seconds: float | None = None
     """When this decision may change although no event arrives; None: the resync is enough."""
     memory: ScalingMemory | None = None

@@ -113,8 +113,11 @@ def start_api_server(folder: Path) -> Iterator[ApiServer]:
     _write_kubeconfig(folder, "admin", server.url, credentials)
     etcd = f"http://127.0.0.1:{etcd_port}"
     with ExitStack() as stack:
-        stack.enter_context(_running(folder, "etcd", _etcd_flags(folder, etcd, peer_port)))
-        stack.enter_context(_running(folder, "kube-apiserver", _api_flags(folder, etcd, port)))
+        kube = BINARIES / "kube"
+        etcd_flags = _etcd_flags(folder, etcd, peer_port)
+        stack.enter_context(running(folder, "etcd", kube, "etcd", *etcd_flags))
+        api_flags = _api_flags(folder, etcd, port)
+        stack.enter_context(running(folder, "kube-apiserver", kube, "kube-apiserver", *api_flags))
         _wait_until_ready(server)
         yield server
 
@@ -153,11 +156,10 @@ def _api_flags(folder: Path, etcd: str, port: int) -> list[str]:
 
 
 @contextmanager
-def _running(folder: Path, program: str, flags: list[str]) -> Iterator[None]:
+def running(folder: Path, program: str, *command: str | Path) -> Iterator[None]:
+    """Run a program whose log goes to `folder`, and end it with the block."""
     with open(folder / f"{program}.log", "wb") as log:
-        process = subprocess.Popen(
-            [BINARIES / "kube", program, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         yield
     finally:
