@@ -20,7 +20,7 @@ def bring_up() -> Cluster:
             cluster.ship(tag)
         cluster.load(pack_model(), IMAGE)
     with step("CRD, RBAC and operator"):
-        deploy(cluster.kubectl, tags["operator"], tags["runtime"])
+        deploy(cluster.kubectl, cluster.helm, tags["operator"], tags["runtime"])
     return cluster
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from helm import Helm
 from kubectl import Kubectl
 
 IMAGES = ("operator", "runtime")
@@ -20,6 +21,10 @@ class Cluster(Protocol):
     @property
     def kubectl(self) -> Kubectl:
         """The client that is bound to it."""
+
+    @property
+    def helm(self) -> Helm:
+        """The installer of charts that is bound to it."""
 
     def prepare(self) -> None:
         """Build or fetch the programs that it is made of; returns at once where that is done."""

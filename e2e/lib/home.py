@@ -5,5 +5,5 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("FOREBAY_HOME") or Path.home() / ".cache/forebay").absolute()
-BUILT = ("cluster", "kind", "images", "models", "venv", "logs", "deploy")
+BUILT = ("cluster", "kind", "images", "models", "venv", "logs")
 """The folders under HOME that hold what was built: what `make clean` removes."""

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from commands import CommandError, read, run
 from containerd import Containerd
+from helm import Helm
 from home import HOME, REPOSITORY
 from kubectl import Kubectl
 
 KIND = "sigs.k8s.io/kind@v0.33.0"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 NAME = "forebay"
 _FOLDER = HOME / "kind"
 _MODULES = REPOSITORY / "e2e/cluster/kube"
 
 
 class KindCluster:
-    """kind and Docker, as a Cluster. kind and kubectl are built where the machine has none."""
+    """kind and Docker, as a Cluster. What the machine lacks of kind, helm and kubectl is built."""
 
     def __init__(self) -> None:
         self._node = Containerd("docker", "exec", f"{NAME}-control-plane", "ctr", "-n", "k8s.io")
@@ -30,11 +32,17 @@ class KindCluster:
         """The machine's kubectl, or the one that `prepare` built."""
         return Kubectl(_find("kubectl"), _FOLDER / "kubeconfig")
 
+    @cached_property
+    def helm(self) -> Helm:
+        """The machine's helm, or the one that `prepare` built."""
+        return Helm(_find("helm"), self.kubectl.kubeconfig)
+
     def prepare(self) -> None:
-        """Build kind and kubectl from their Go modules, unless they are there."""
+        """Build kind, helm and kubectl from their Go modules, unless they are there."""
         _FOLDER.mkdir(parents=True, exist_ok=True)
-        if not _find("kind").exists():
-            _run_go("install", KIND)
+        for name, module in (("kind", KIND), ("helm", HELM)):
+            if not _find(name).exists():
+                _run_go("install", module)
         if not _find("kubectl").exists():
             where = ("-C", _MODULES, "-o", _FOLDER / "kubectl")
             _run_go("build", *where, "k8s.io/kubernetes/cmd/kubectl")

@@ -8,6 +8,7 @@ from pathlib import Path
 import buildah
 from commands import CommandError, run
 from containerd import Containerd
+from helm import Helm
 from home import HOME, REPOSITORY
 from kubectl import Kubectl
 
@@ -25,8 +26,13 @@ class LocalCluster:
         """The client that was built with it."""
         return Kubectl(HOME / "cluster/bin/kubectl", HOME / "cluster/kubeconfig")
 
+    @cached_property
+    def helm(self) -> Helm:
+        """The helm that was built with it."""
+        return Helm(HOME / "cluster/bin/helm", self.kubectl.kubeconfig)
+
     def prepare(self) -> None:
-        """Compile Kubernetes, containerd and CoreDNS, and install what they and the images need."""
+        """Compile Kubernetes and what belongs to it, and install what they and the images need."""
         run(SCRIPT, "build", log="cluster")
 
     def up(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from api_server import ApiServer, start_api_server
+from chart import render_rights
 from control_plane import start_control_plane
 
 ROOT = Path(__file__).parents[2]
@@ -41,4 +42,4 @@ def _install(server: ApiServer) -> None:
     server.kubectl("apply", "-f", str(ROOT / "crds"))
     server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     server.kubectl("create", "namespace", "forebay-system")
-    server.kubectl("apply", "-f", str(ROOT / "charts" / "forebay" / "base" / "rbac.yaml"))
+    server.kubectl("apply", "-f", "-", stdin=render_rights())

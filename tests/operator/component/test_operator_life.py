@@ -3,13 +3,13 @@ rest."""
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from api_server import ApiServer
+from chart import list_rules
 from observed_builder import SMOLLM2
 from operator_process import OperatorProcess, run_operator, wait_until
 from played_node import BROKEN_IMAGE_POD, PlayedNode
@@ -18,7 +18,6 @@ from played_runtime import load, play_runtimes
 pytestmark = pytest.mark.component
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-ROOT = Path(__file__).parents[3]
 MANIFEST = {
     "apiVersion": "forebay.dev/v1alpha1",
     "kind": "InferenceService",
@@ -321,7 +320,7 @@ def test_its_rights_are_what_it_uses(
         lambda: before not in [job["metadata"]["name"] for job in node.list("jobs")],
     )
     used = api_server.audited("system:serviceaccount:forebay-system:forebay-operator")
-    granted = rules()
+    granted = list_rules()
     assert used - granted == set()
     assert granted - used == SELDOM_USED
 
@@ -343,16 +342,3 @@ def fill_history(node: PlayedNode) -> None:
     for number in range(1, 9):
         old = {**newest, "metadata": {**kept, "name": f"old-{number}"}, "revision": 0}
         node.create("controllerrevisions", old)
-
-
-def rules() -> set[tuple[str, str, str]]:
-    """Every (verb, group, resource) of rbac.yaml."""
-    documents = yaml.safe_load_all((ROOT / "charts/forebay/base/rbac.yaml").read_text())
-    return {
-        (verb, group, resource)
-        for document in documents
-        for rule in document.get("rules", ())
-        for verb in rule["verbs"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
