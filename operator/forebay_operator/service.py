@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, cast, get_args
 
 from forebay_budget.quantity import parse_quantity
+from forebay_operator.cron import CronError, check_cron
 from forebay_operator.observed import Object
 
 Device = Literal["GPU", "CPU"]
@@ -67,6 +68,19 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """Bounds that stand from each of its times until the next time of any schedule.
+
+    A bound that is None is the one of `spec.scaling`.
+    """
+
+    cron: str
+    time_zone: str = "UTC"
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+
+
+@dataclass(frozen=True)
 class Scaling:
     """Bounds and pace of scaling on the queue."""
 
@@ -74,6 +88,7 @@ class Scaling:
     min_replicas: int = 1
     target_queue_depth: int = 4
     window_seconds: int = 300
+    schedules: tuple[Schedule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,28 @@ def _parse_scaling(scaling: Object | None) -> Scaling | None:
         min_replicas=scaling.get("minReplicas", Scaling.min_replicas),
         target_queue_depth=scaling.get("targetQueueDepth", Scaling.target_queue_depth),
         window_seconds=scaling.get("scaleDownStabilizationSeconds", Scaling.window_seconds),
+        schedules=tuple(
+            _parse_schedule(number, written)
+            for number, written in enumerate(scaling.get("schedules") or ())
+        ),
     )
+
+
+def _parse_schedule(number: int, written: Object) -> Schedule:
+    schedule = Schedule(
+        cron=written["cron"],
+        time_zone=written.get("timeZone") or Schedule.time_zone,
+        min_replicas=written.get("minReplicas"),
+        max_replicas=written.get("maxReplicas"),
+    )
+    try:
+        check_cron(schedule.cron, schedule.time_zone)
+    except CronError as error:
+        raise SpecError(
+            f"spec.scaling.schedules[{number}]: {error}; write minute, hour, day of month, month "
+            'and day of week, such as "0 8 * * 1-5", and a time zone such as Europe/Berlin.'
+        ) from error
+    return schedule
 
 
 def _parse_drain(drain: Object) -> Drain:

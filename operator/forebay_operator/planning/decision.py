@@ -94,6 +94,8 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
         deletion_costs=choose_deletion_costs(situation, scaling.num_replicas),
         status=status,
         notes=write_notes(situation, status, scaling.decision),
+        tallies=scaling.tallies,
+        scaling_inputs=scaling.inputs,
         look_again_seconds=_look_again(outlook, scaling),
         memory=memory,
     )

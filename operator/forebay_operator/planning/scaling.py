@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from forebay_operator.observed import ScalingMemory
-from forebay_operator.planning.pods import created_at, is_ready, load_of, pod_condition
+from forebay_operator.planned import ScalingInputs, Tally
+from forebay_operator.planning.pods import created_at, is_ready, pod_condition
+from forebay_operator.planning.scaling_inputs import Queue, read_inputs, to_queue
 from forebay_operator.planning.scaling_report import Decision, report_scaling
+from forebay_operator.planning.schedules import Timetable, read_timetable
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import parse_time
 from forebay_operator.service import Scaling
@@ -23,77 +26,92 @@ GROWTH_SAMPLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Queue:
-    """What all pods together hold; a ready pod that does not answer counts as full."""
-
-    num_ready: int
-    num_pending: int
-    num_running: int
-    num_waiting: int
-
-    @property
-    def num_replicas(self) -> int:
-        return self.num_ready + self.num_pending
-
-
-@dataclass(frozen=True)
 class ScalingStep:
     """The replicas that the Deployment gets, `status.scaling`, and what to remember."""
 
     num_replicas: int
     memory: ScalingMemory
+    inputs: ScalingInputs
     status: Manifest | None = None
     decision: Decision | None = None
+    """Only where the replicas change."""
     look_again_seconds: float | None = None
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """The decision, for the metric that counts them."""
+        if self.decision is None:
+            return ()
+        return (Tally("scale_decisions", {"reason": self.decision.reason}),)
 
 
 def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
     """The replicas wanted now."""
-    memory = situation.memory
-    rule = situation.service.scaling
-    if rule is None:
-        return ScalingStep(situation.service.replicas, memory)
-    deployment = situation.observed.deployment
-    if deployment is None:
-        return _begin(situation, rule, memory)
-    num_replicas = deployment["spec"].get("replicas", 1)
-    queue = read_queue(situation, num_replicas, max_num_seqs)
-    memory = _measure(situation, memory, queue)
-    memory = _watch_idleness(memory, queue, rule, max_num_seqs, situation.now)
-    decision = decide(queue, rule, memory, situation.now)
-    if decision.num_replicas != num_replicas:
+    if situation.service.scaling is None:
+        num_replicas = situation.service.replicas
+        return ScalingStep(num_replicas, situation.memory, read_inputs(situation, num_replicas))
+    timetable = read_timetable(situation.service.scaling, situation.now)
+    current = _current_replicas(situation, timetable.rule)
+    inputs = read_inputs(situation, current)
+    decision, memory = _decide(situation, timetable, to_queue(inputs, max_num_seqs), max_num_seqs)
+    has_changed = decision.num_replicas != current
+    if has_changed:
         memory = replace(memory, idle_since=None)
+    report = report_scaling(situation, decision, timetable, inputs)
+    waits = (
+        _seconds_to_shrink(memory, timetable.rule, situation.now),
+        timetable.look_again_seconds(situation.now),
+        report.look_again_seconds,
+    )
     return ScalingStep(
         decision.num_replicas,
         memory,
-        report_scaling(situation, decision),
-        decision if decision.num_replicas != num_replicas else None,
-        _seconds_to_shrink(memory, rule, situation.now),
+        inputs,
+        report.status,
+        decision if has_changed and decision.reason else None,
+        min((wait for wait in waits if wait is not None), default=None),
     )
 
 
-def _begin(situation: Situation, rule: Scaling, memory: ScalingMemory) -> ScalingStep:
-    """Without a Deployment: the least, or what was decided before somebody deleted it."""
-    told = dict(situation.previous.get("scaling") or {})
-    decided = told.get("desiredReplicas", rule.min_replicas)
-    num_replicas = min(max(decided, rule.min_replicas), rule.max_replicas)
-    return ScalingStep(num_replicas, memory, told or None)
+def _decide(
+    situation: Situation, timetable: Timetable, queue: Queue, max_num_seqs: int
+) -> tuple[Decision, ScalingMemory]:
+    """The rule's word, and what it learnt; without a Deployment there is nothing to learn."""
+    rule, memory = timetable.rule, situation.memory
+    if situation.observed.deployment is None:
+        bounded = min(max(queue.num_replicas, rule.min_replicas), rule.max_replicas)
+        return Decision(bounded), memory
+    memory = _measure(situation, memory, queue)
+    memory = _watch_idleness(memory, queue, rule, max_num_seqs, situation.now)
+    return decide(queue, timetable, memory, situation.now), memory
 
 
-def decide(queue: Queue, rule: Scaling, memory: ScalingMemory, now: datetime) -> Decision:
+def _current_replicas(situation: Situation, rule: Scaling) -> int:
+    """What was decided last, whatever became of the Deployment since; at first what runs."""
+    told = (situation.previous.get("scaling") or {}).get("desiredReplicas")
+    if told is not None:
+        return int(told)
+    deployment = situation.observed.deployment
+    if deployment is None:
+        return rule.min_replicas
+    running: int = deployment["spec"].get("replicas", 1)
+    return running
+
+
+def decide(queue: Queue, timetable: Timetable, memory: ScalingMemory, now: datetime) -> Decision:
     """Up by what waits, down by one after a full idle window, always within the bounds."""
-    current = queue.num_replicas
+    rule, current = timetable.rule, queue.num_replicas
     wanted = replicas_for_queue(queue, rule, memory)
     bounded = min(max(current, rule.min_replicas), rule.max_replicas)
     if bounded != current:
         bound = "minReplicas" if bounded > current else "maxReplicas"
         return Decision(
-            bounded, "WithinBounds", f"{current} replicas became {bounded}, scaling.{bound}."
+            bounded, "WithinBounds", f"{current} became {bounded}: {timetable.path_of(bound)}."
         )
     if wanted > current:
         bounded = min(wanted, rule.max_replicas)
         reason = "AtMaximum" if bounded == current else "QueueAboveTarget"
-        return Decision(bounded, reason, _numbers(queue, rule, memory, wanted))
+        return Decision(bounded, reason, _numbers(queue, timetable, memory, wanted))
     if _seconds_to_shrink(memory, rule, now) == 0 and current > rule.min_replicas:
         return Decision(
             current - 1,
@@ -118,24 +136,8 @@ def can_shrink(queue: Queue, max_num_seqs: int) -> bool:
     return queue.num_waiting == 0 and queue.num_running <= room
 
 
-def read_queue(situation: Situation, num_replicas: int, max_num_seqs: int) -> Queue:
-    """Add up the ready pods; replicas that are not ready, or not even created, are pending.
-
-    What a pod said before it stopped being ready is over: a crash has emptied its queue.
-    A silent pod is full of running requests, which keeps it and its peers; no queue is invented
-    for it, which would call for more pods that may be just as silent.
-    """
-    ready = [pod for pod in situation.observed.pods if is_ready(pod)]
-    num_ready = min(len(ready), num_replicas)
-    num_running = num_waiting = 0
-    for pod in ready:
-        load = load_of(pod, situation.observed.loads)
-        num_running += max_num_seqs if load is None else load.num_running
-        num_waiting += 0 if load is None else load.num_waiting
-    return Queue(num_ready, num_replicas - num_ready, num_running, num_waiting)
-
-
-def _numbers(queue: Queue, rule: Scaling, memory: ScalingMemory, wanted: int) -> str:
+def _numbers(queue: Queue, timetable: Timetable, memory: ScalingMemory, wanted: int) -> str:
+    rule = timetable.rule
     ready = f"{queue.num_ready} ready"
     pending = f" and {queue.num_pending} pending" if queue.num_pending else ""
     replicas = "replica" if queue.num_replicas == 1 else "replicas"
@@ -147,7 +149,7 @@ def _numbers(queue: Queue, rule: Scaling, memory: ScalingMemory, wanted: int) ->
     if growth >= 1:
         text += f", {growth:.0f} more expected while one starts"
     if wanted > rule.max_replicas:
-        text += f"; scaling.maxReplicas holds it at {rule.max_replicas}"
+        text += f"; {timetable.path_of('maxReplicas')} holds it at {rule.max_replicas}"
     return f"{text}."
 
 

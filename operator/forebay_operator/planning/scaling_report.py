@@ -6,10 +6,14 @@ for why there are two replicas shall find it.
 
 from dataclasses import dataclass
 
+from forebay_operator.planned import ScalingInputs
+from forebay_operator.planning.scaling_inputs import describe_inputs
+from forebay_operator.planning.schedules import Timetable
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import seconds_since, to_time
 
 CHANGE_STANDS_SECONDS = 60.0
+_OF_DECISION = ("desiredReplicas", "reason", "message", "lastScaleTime")
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,32 @@ class Decision:
     message: str = ""
 
 
-def report_scaling(situation: Situation, decision: Decision) -> Manifest:
+@dataclass(frozen=True)
+class Report:
+    """`status.scaling`, and when it would say something newer."""
+
+    status: Manifest
+    look_again_seconds: float | None = None
+
+
+def report_scaling(
+    situation: Situation, decision: Decision, timetable: Timetable, inputs: ScalingInputs
+) -> Report:
     """The whole of `status.scaling` after a decision."""
     previous = dict(situation.previous.get("scaling") or {})
-    if previous.get("desiredReplicas") == decision.num_replicas:
-        return previous | _held_back(situation, decision, previous)
+    status = _report_decision(situation, decision, previous) | timetable.to_status()
+    now, told = describe_inputs(inputs), previous.get("inputs")
+    if told is None or status.get("lastScaleTime") != previous.get("lastScaleTime"):
+        return Report(status | {"inputs": now})
+    if situation.may_refresh or now == told:
+        return Report(status | {"inputs": now})
+    return Report(status | {"inputs": told}, situation.seconds_to_refresh)
+
+
+def _report_decision(situation: Situation, decision: Decision, previous: Manifest) -> Manifest:
+    told = {name: previous[name] for name in _OF_DECISION if name in previous}
+    if told.get("desiredReplicas") == decision.num_replicas:
+        return told | _held_back(situation, decision, told)
     report: Manifest = {"desiredReplicas": decision.num_replicas}
     if decision.reason:
         report |= {"reason": decision.reason, "message": decision.message}

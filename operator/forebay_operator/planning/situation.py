@@ -43,10 +43,17 @@ class Situation:
         return self.observed.memory or ScalingMemory(started_at=self.now)
 
     @property
+    def seconds_to_refresh(self) -> float:
+        """How long live numbers that are in status already stand before newer ones are written."""
+        reported_at = self.memory.reported_at
+        if reported_at is None:
+            return 0.0
+        return max(0.0, REFRESH_SECONDS - (self.now - reported_at).total_seconds())
+
+    @property
     def may_refresh(self) -> bool:
         """Whether live numbers that are in status already may be replaced by newer ones."""
-        reported_at = self.memory.reported_at
-        return reported_at is None or (self.now - reported_at).total_seconds() >= REFRESH_SECONDS
+        return self.seconds_to_refresh == 0
 
 
 def find_condition(conditions: Any, condition_type: str) -> Object:

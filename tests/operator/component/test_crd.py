@@ -36,7 +36,9 @@ scaling:
   maxReplicas: 4
   targetQueueDepth: 4
   scaleDownStabilizationSeconds: 300
-  schedules: []
+  schedules:
+    - {cron: "0 8 * * MON-FRI", timeZone: Europe/Berlin, minReplicas: 2, maxReplicas: 8}
+    - {cron: "*/10 20-23,0 1,15 * 5#2"}
 startup: {timeoutSeconds: 1800}
 drain: {timeoutSeconds: 120, lameDuckSeconds: 5}
 rollout: {strategy: Auto, progressDeadlineSeconds: 1800}
@@ -81,7 +83,38 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "minReplicas below zero": ("scaling.minReplicas", -1, "must be 1 or more"),
     "maxReplicas of zero": ("scaling", {"maxReplicas": 0}, "maxReplicas must be 1 or more"),
     "scaling without maxReplicas": ("scaling", {}, "maxReplicas: Required value"),
-    "a schedule": ("scaling.schedules", [{}], "is not in this version"),
+    "a schedule without a time": ("scaling.schedules", [{}], "cron: Required value"),
+    "a schedule with a nickname": ("scaling.schedules", [{"cron": "@daily"}], "has five fields"),
+    "a schedule of four fields": ("scaling.schedules", [{"cron": "0 8 * *"}], "has five fields"),
+    "a time zone that is an offset": (
+        "scaling.schedules",
+        [{"cron": "0 8 * * *", "timeZone": "+01:00"}],
+        "a name of the IANA database",
+    ),
+    "a schedule that sleeps": (
+        "scaling.schedules",
+        [{"cron": "0 8 * * *", "minReplicas": 0}],
+        "schedules.minReplicas 0 comes with the gateway",
+    ),
+    "a schedule upside down": (
+        "scaling.schedules",
+        [{"cron": "0 8 * * *", "minReplicas": 3, "maxReplicas": 2}],
+        "may not be above its maxReplicas",
+    ),
+    "a schedule above scaling's maximum": (
+        "scaling",
+        {"maxReplicas": 4, "schedules": [{"cron": "0 8 * * *", "minReplicas": 5}]},
+        "may not be above scaling.maxReplicas",
+    ),
+    "a schedule below scaling's minimum": (
+        "scaling",
+        {
+            "maxReplicas": 4,
+            "minReplicas": 2,
+            "schedules": [{"cron": "0 8 * * *", "maxReplicas": 1}],
+        },
+        "nor its maxReplicas below scaling.minReplicas",
+    ),
     "an unknown scheme": (
         "model.uri",
         "s3://bucket/model",

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,15 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay_operator.observed import PodLoad, ScalingMemory
-from forebay_operator.planning.scaling import Queue, can_shrink, decide
+from forebay_operator.planned import ScalingInputs, Tally
+from forebay_operator.planning.scaling import can_shrink
+from forebay_operator.planning.scaling import decide as decide_by
+from forebay_operator.planning.scaling_inputs import Queue
+from forebay_operator.planning.scaling_report import Decision
+from forebay_operator.planning.schedules import Timetable
 from forebay_operator.service import Scaling
-from observed_builder import NOW, at, child, condition, load, service, text
-from toy_cluster import ToyCluster
+from observed_builder import NOW, at, child, condition, leaving, load, service, text
+from toy_cluster import ToyCluster, settled
 
 RULE = Scaling(max_replicas=8, min_replicas=1, target_queue_depth=4, window_seconds=300)
 LONG_AGO = at(-3600)
 WATCHING = ScalingMemory(started_at=LONG_AGO)
 IDLE = replace(WATCHING, idle_since=at(-300))
+
+
+def decide(seen: Queue, rule: Scaling, memory: ScalingMemory, now: datetime) -> Decision:
+    return decide_by(seen, Timetable(rule), memory, now)
 
 
 def queue(ready: int = 1, pending: int = 0, running: int = 0, waiting: int = 0) -> Queue:
@@ -178,6 +188,15 @@ def test_a_decision_is_explained_with_its_numbers() -> None:
         "reason": "QueueAboveTarget",
         "message": "11 waiting over 1 ready replica, target 4.",
         "lastScaleTime": text((cluster.now - NOW).total_seconds()),
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "inputs": {
+            "waiting": 11,
+            "running": 4,
+            "ready": 1,
+            "pending": 0,
+            "kvCacheUsagePercent": 0,
+        },
     }
 
 
@@ -196,6 +215,83 @@ def test_the_queue_of_a_pod_that_crashed_is_gone_with_it() -> None:
     cluster.say(load(4, 11))
     cluster.befall({"phase": "Running", "conditions": [condition("Ready", "False")]})
     assert cluster.decide_and_apply() == 1
+
+
+@pytest.mark.parametrize("is_leaving", [True, False], ids=["it drains", "it is gone"])
+def test_the_numbers_of_a_pod_that_goes_are_forgotten_at_once(is_leaving: bool) -> None:
+    cluster = ScalingCluster(minReplicas=2)
+    cluster.say(load(4, 11), load(1, 1))
+    if is_leaving:
+        cluster.pods[0] = leaving(cluster.pods[0])
+    else:
+        del cluster.pods[0]
+    decided = cluster.decide()
+    assert decided.scaling_inputs is not None
+    assert (decided.scaling_inputs.num_waiting, decided.scaling_inputs.num_running) == (1, 1)
+    assert decided.tallies == ()
+
+
+def test_raising_min_replicas_scales_at_once_and_lowering_max_replicas_does_too() -> None:
+    cluster = ScalingCluster()
+    cluster.change(scaling={"minReplicas": 3, "maxReplicas": 4})
+    cluster.say(load())
+    assert cluster.decide_and_apply() == 3
+    assert cluster.report()["message"] == "1 became 3: scaling.minReplicas."
+    cluster.step()
+    cluster.change(scaling={"maxReplicas": 2})
+    cluster.say(load(4), load(4), load(4))
+    assert cluster.decide_and_apply() == 2
+    assert cluster.report()["message"] == "3 became 2: scaling.maxReplicas."
+
+
+def test_what_is_decided_is_counted_with_its_reason() -> None:
+    cluster = ScalingCluster()
+    cluster.say(load(4, 8))
+    decided = cluster.decide()
+    assert decided.tallies == (Tally("scale_decisions", {"reason": "QueueAboveTarget"}),)
+    cluster.carry_out(decided)
+    assert cluster.decide().tallies == ()
+
+
+def test_what_pods_say_is_added_up_and_averaged_over_those_that_say_it() -> None:
+    cluster = ScalingCluster(minReplicas=3)
+    busy = PodLoad(True, 4, 3, kv_cache_usage=0.9, gpu_utilization=0.5)
+    cluster.say(busy, PodLoad(True, 1, 0, kv_cache_usage=0.2), None)
+    decided = cluster.decide()
+    assert decided.scaling_inputs == ScalingInputs(3, 5, 3, 0, 1, pytest.approx(0.55), 0.5)
+    cluster.now += timedelta(seconds=31)
+    assert (cluster.decide().status or {})["scaling"]["inputs"] == {
+        "waiting": 3,
+        "running": 5,
+        "ready": 3,
+        "pending": 0,
+        "silent": 1,
+        "kvCacheUsagePercent": 55,
+        "gpuUtilizationPercent": 50,
+    }
+
+
+def test_newer_numbers_wait_half_a_minute_and_are_not_forgotten() -> None:
+    cluster = ScalingCluster()
+    cluster.now += timedelta(seconds=31)
+    cluster.say(load(2))
+    cluster.decide_and_apply()
+    cluster.now += timedelta(seconds=2)
+    cluster.say(load(1))
+    decided = cluster.decide()
+    cluster.carry_out(decided)
+    assert cluster.report()["inputs"]["running"] == 2
+    assert decided.look_again_seconds == pytest.approx(28)
+    cluster.now += timedelta(seconds=28)
+    assert (cluster.decide().status or {})["scaling"]["inputs"]["running"] == 1
+
+
+def test_a_service_that_does_not_scale_says_its_numbers_to_metrics_alone() -> None:
+    cluster = settled(replicas=2)
+    cluster.loads = {cluster.pods[0]["metadata"]["uid"]: load(2, 3)}
+    decided = cluster.decide()
+    assert decided.scaling_inputs == ScalingInputs(3, 2, 2, 0, 1, 0.0)
+    assert "scaling" not in (decided.status or {})
 
 
 def test_a_deployment_that_somebody_deleted_returns_with_the_replicas_that_were_decided() -> None:
