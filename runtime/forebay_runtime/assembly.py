@@ -103,15 +103,15 @@ def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> W
         overhead_bytes=max(0, used_bytes - weights_bytes - kv_cache_bytes),
     )
     vram_terms = compare_terms(planned, measured)
-    is_cpu = runner.model.placement.device.type == "cpu"
-    most_step_seconds = _MOST_CPU_STEP_SECONDS if is_cpu else None
+    device = runner.model.placement.device.type
+    most_step_seconds = _MOST_CPU_STEP_SECONDS if device == "cpu" else None
     logger.info(
         "Warmed up seconds=%.1f full_step_seconds=%.2f most_step_seconds=%s",
         time.perf_counter() - start,
         slowest_seconds,
         most_step_seconds,
     )
-    return Warmth(slowest_seconds, vram_terms, most_step_seconds)
+    return Warmth(slowest_seconds, vram_terms, most_step_seconds, device)
 
 
 def choose_placement(config: EngineConfig, described: Description) -> Placement:
@@ -122,7 +122,7 @@ def choose_placement(config: EngineConfig, described: Description) -> Placement:
     has_gpu = torch.cuda.is_available()
     kind = config.device if config.device != "auto" else "cuda" if has_gpu else "cpu"
     if kind == "cuda" and not has_gpu:
-        raise StartError("--device cuda was asked, but torch sees no GPU; choose --device cpu")
+        raise StartError(_explain_no_gpu())
     name = config.dtype
     if name == "auto":
         name = "float32" if kind == "cpu" else described.inspection.config.dtype
@@ -132,6 +132,19 @@ def choose_placement(config: EngineConfig, described: Description) -> Placement:
             "runtime does not support; choose auto"
         )
     return Placement(getattr(torch, name), torch.device(kind))
+
+
+def _explain_no_gpu() -> str:
+    """A pod says it as its last words, to people who did not write its command line."""
+    if torch.version.cuda is None:
+        return (
+            "--device cuda was asked, but this torch was built without CUDA; use an image or a "
+            "torch with CUDA, or choose --device cpu"
+        )
+    return (
+        "--device cuda was asked, but torch sees no GPU; start it where the driver and a GPU are "
+        "visible (a container needs the GPU's runtime class), or choose --device cpu"
+    )
 
 
 def choose_rules(config: EngineConfig, window: int | None) -> Rules:

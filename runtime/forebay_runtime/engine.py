@@ -31,11 +31,13 @@ class Warmth:
     """What warm-up found out: the seconds of the slowest step that can come, and the memory.
 
     most_step_seconds: how long serving's steps may be; None for as long as the limits make them.
+    device: cuda or cpu, where all of it ran.
     """
 
     slowest_step_seconds: float = 0.0
     vram_terms: tuple[VramTerm, ...] = ()
     most_step_seconds: float | None = None
+    device: str = ""
 
 
 class EngineLike(Protocol):
@@ -83,6 +85,10 @@ class EngineLike(Protocol):
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
+
+    @property
+    def device(self) -> str:
+        """What it computes on, cuda or cpu, once warm."""
 
 
 class Runner(Protocol):
@@ -189,3 +195,8 @@ class Engine:
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
         return self._warmth.vram_terms
+
+    @property
+    def device(self) -> str:
+        """What it computes on, cuda or cpu, once warm."""
+        return self._warmth.device

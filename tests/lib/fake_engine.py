@@ -56,6 +56,7 @@ class FakeEngine:
     vocab_size: int = VOCAB_SIZE
     embedding_size: int = 3
     max_num_seqs: int = 4
+    device: str = "cpu"
     step_seconds: float = 0.0
     load_seconds: float = 0.0
     warm_up_error: str = ""
@@ -72,7 +73,12 @@ class FakeEngine:
 
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
-        return (VramTerm("weights", planned_bytes=1000, measured_bytes=1010),)
+        return (
+            VramTerm("weights", planned_bytes=1000, measured_bytes=1010),
+            VramTerm("kv_cache", planned_bytes=500, measured_bytes=500),
+            VramTerm("activation", planned_bytes=200, measured_bytes=190),
+            VramTerm("overhead", planned_bytes=100, measured_bytes=120),
+        )
 
     def warm_up(self) -> None:
         time.sleep(self.load_seconds)

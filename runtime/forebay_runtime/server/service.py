@@ -28,6 +28,7 @@ from forebay_runtime.server.last_words import is_for_people
 from forebay_runtime.server.lifecycle import Lifecycle, Phase
 from forebay_runtime.server.metrics.engine_figures import Gauges
 from forebay_runtime.server.metrics.gpu_figures import open_nvml
+from forebay_runtime.server.metrics.gpu_utilization import GpuUtilization
 from forebay_runtime.server.metrics.server_metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.queue_gate import QueueGate
@@ -61,6 +62,7 @@ class Service:
         self._seeds = None if options.seed is None else random.Random(options.seed)
         self._model: Model | None = None
         self._engine: EngineLike | None = None  # once warm
+        self._gpus: GpuUtilization | None = None
         self._structures: StructureCompiler | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         callbacks = Callbacks(
@@ -88,6 +90,7 @@ class Service:
         self.metrics.observe_warmup(self.loop.warmup_seconds)
         if nvml := open_nvml():
             self.metrics.watch_gpus(nvml)
+            self._gpus = GpuUtilization(nvml)
         self._begin(self._become_ready(num_kv_tokens))
 
     async def _become_ready(self, num_kv_tokens: int) -> None:
@@ -158,6 +161,16 @@ class Service:
     def is_warm(self) -> bool:
         """Has warm-up ended?"""
         return self._engine is not None
+
+    @property
+    def warm_engine(self) -> EngineLike | None:
+        """The engine, once it is warm."""
+        return self._engine
+
+    def gpu_utilization(self) -> float | None:
+        """How busy the GPUs are, from 0 to 1; None on a CPU, and where no GPU tells."""
+        is_on_gpu = self._engine is not None and self._engine.device == "cuda"
+        return self._gpus.read() if self._gpus is not None and is_on_gpu else None
 
     @property
     def is_healthy(self) -> bool:

@@ -173,9 +173,17 @@ def test_flags_that_the_model_contradicts_are_refused(
         load(tiny_folder, **flags)
 
 
-def test_without_a_gpu_cuda_is_refused(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("built_for", "sentence"),
+    [("12.8", "torch sees no GPU; start it where"), (None, "this torch was built without CUDA")],
+    ids=["a driver or a device is missing", "torch cannot"],
+)
+def test_without_a_gpu_cuda_is_refused(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, built_for: str | None, sentence: str
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(StartError, match="--device cuda was asked, but torch sees no GPU"):
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+    with pytest.raises(StartError, match=f"--device cuda was asked, but {sentence}"):
         build_engine(EngineConfig(tiny_folder, device="cuda"))
 
 

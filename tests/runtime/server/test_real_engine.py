@@ -156,3 +156,11 @@ def test_nothing_ran_cold(tiny_server: ServerProcess) -> None:
     metrics = tiny_server.get("/metrics").text
     assert 'forebay:cold_total{model_name="m"} 0.0' in metrics
     assert 'forebay:vram_bytes{kind="measured",model_name="m",term="weights"}' in metrics
+
+
+def test_the_load_says_where_the_model_runs_and_what_it_takes(tiny_server: ServerProcess) -> None:
+    said = tiny_server.get("/load").json()
+    assert (said["device"], said["gpuUtilization"]) == ("cpu", None)
+    memory = said["memoryBytes"]
+    assert memory.keys() == {"weights", "kvCache", "activation", "overhead"}
+    assert memory["weights"] > 0 and memory["overhead"] > memory["weights"]

@@ -250,13 +250,26 @@ class Readiness(TypedDict):
     phase: str
 
 
+class MemoryBytes(TypedDict):
+    """What the engine's memory was measured to be, of one GPU or of the process on a CPU."""
+
+    weights: int
+    kvCache: int
+    activation: int
+    overhead: int
+
+
 class LoadNumbers(TypedDict):
-    """GET /load."""
+    """GET /load; device and memoryBytes are null before warm-up has ended."""
 
     running: int
     waiting: int
     kvCacheUsage: float
     freeKvTokens: int
+    device: Literal["cuda", "cpu"] | None
+    gpuUtilization: float | None
+    """From 0 to 1, of the last moments; null on a CPU, and where the GPU does not tell."""
+    memoryBytes: MemoryBytes | None
 
 
 class Version(TypedDict):

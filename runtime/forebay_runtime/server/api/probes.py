@@ -7,10 +7,18 @@ import importlib.metadata
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forebay_runtime.engine import EngineLike
 from forebay_runtime.server.api.context import Context
 from forebay_runtime.server.errors import build_json_response
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TERMS = {
+    "weights": "weights",
+    "kv_cache": "kvCache",
+    "activation": "activation",
+    "overhead": "overhead",
+}
+"""The engine's terms of memory, by their names in answers."""
 
 
 async def health(context: Context, request: Request) -> Response:
@@ -32,15 +40,23 @@ async def ready(context: Context, request: Request) -> Response:
 
 
 async def load(context: Context, request: Request) -> Response:
-    """What the operator scales and drains by."""
-    now = context.service.loop.load_now()
+    """What the operator scales and drains by, and what it compares with its plan."""
+    service = context.service
+    now, engine = service.loop.load_now(), service.warm_engine
     body = {
         "running": now.num_running,
         "waiting": now.num_waiting,
         "kvCacheUsage": now.kv_cache_usage,
         "freeKvTokens": now.free_kv_tokens,
+        "device": engine.device if engine else None,
+        "gpuUtilization": service.gpu_utilization(),
+        "memoryBytes": _measured_bytes(engine) if engine else None,
     }
     return build_json_response(body)
+
+
+def _measured_bytes(engine: EngineLike) -> dict[str, int]:
+    return {_TERMS[term.name]: term.measured_bytes for term in engine.vram_terms}
 
 
 async def metrics(context: Context, request: Request) -> Response:
