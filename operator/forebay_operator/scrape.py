@@ -1,8 +1,8 @@
 """Ask pods what they hold: `GET /load` by pod IP, often where a decision hangs on it, seldom
 elsewhere.
 
-What was seen is kept in memory; a service goes back on the queue when something it said has
-changed.
+What was seen is kept in memory; a service goes back on the queue when a pod says something that a
+decision reads (`news`).
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
+from forebay_operator.news import is_news
 from forebay_operator.observed import Key, Object, PodLoad
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
@@ -39,6 +40,9 @@ MOST_ANSWER_BYTES = 4096
 """Pods are not trusted: an answer is short, uncompressed, and leads nowhere else."""
 MOST_COUNTED = 2**53
 DEFAULT_PORT = 8000
+DEVICES = ("cuda", "cpu")
+TERMS = ("weights", "kvCache", "activation", "overhead")
+"""Of a pod's memory, as `status.memory` names them too."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,9 @@ class Scraper:
 
     def note(self, target: Target, load: PodLoad) -> None:
         """Keep what a pod said, and have its service looked at if that is news."""
-        if self.loads.get(target.uid) != load:
-            self.loads[target.uid] = load
+        before = self.loads.get(target.uid)
+        self.loads[target.uid] = load
+        if is_news(before, load):
             self._queue.add(target.key)
 
     async def _ask(self, targets: Sequence[Target]) -> None:
@@ -143,13 +148,20 @@ def to_target(key: Key, pod: Object) -> Target | None:
 
 
 def parse_load(said: Object) -> PodLoad:
-    """Read `GET /load`'s answer; KeyError, TypeError or ValueError if it is none."""
+    """Read `GET /load`'s answer; KeyError, TypeError or ValueError if it is none.
+
+    Four numbers must be there. What younger runtimes add may be missing, and where it is not
+    understood, it is as if it were.
+    """
     return PodLoad(
         answered=True,
         num_running=_count(said["running"]),
         num_waiting=_count(said["waiting"]),
         kv_cache_usage=_share(said["kvCacheUsage"]),
         free_kv_tokens=_count(said["freeKvTokens"]),
+        device=_device(said.get("device")),
+        gpu_utilization=_share_or_none(said.get("gpuUtilization")),
+        memory_bytes=_memory(said.get("memoryBytes")),
     )
 
 
@@ -163,6 +175,25 @@ def _share(said: object) -> float:
     if not isinstance(said, int | float) or not 0 <= said <= 1:
         raise ValueError(f"{said!r} is no share")
     return float(said)
+
+
+def _device(said: object) -> str:
+    return said if isinstance(said, str) and said in DEVICES else ""
+
+
+def _share_or_none(said: object) -> float | None:
+    try:
+        return _share(said)
+    except ValueError:
+        return None
+
+
+def _memory(said: object) -> dict[str, int]:
+    """All terms or nothing: a sum of some would be called less than was planned."""
+    try:
+        return {term: _count(said[term]) for term in TERMS} if isinstance(said, dict) else {}
+    except (KeyError, ValueError):
+        return {}
 
 
 def open_session() -> aiohttp.ClientSession:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.inspection import ModelKnowledge
 from forebay_operator.planning.progress import Progress
@@ -38,6 +39,12 @@ class Outlook:
         return None
 
     @property
+    def device_cause(self) -> Cause | None:
+        """Why pods that serve are not what was asked for."""
+        wanted_hash = self.revision.template_hash if self.revision else ""
+        return explain_cpu(self.situation, wanted_hash)
+
+    @property
     def cause(self) -> Cause | None:
         """The first thing in an object's life that is wrong."""
         candidates = (
@@ -46,6 +53,7 @@ class Outlook:
             None if self.is_current else self.sizing.cause,
             self.progress.creation_cause,
             self.progress.pod_cause,
+            self.device_cause,
             _explain_pause(self.situation) if self.progress.is_paused else None,
             _explain_overdue(self.situation) if self.progress.is_overdue else None,
         )
@@ -58,6 +66,7 @@ class Outlook:
             self.is_current
             and self.progress.is_complete
             and self.refusal is None
+            and self.device_cause is None
             and self.situation.observed.network_service is not None
         )
 

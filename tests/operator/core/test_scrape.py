@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.observed import Key, PodLoad
-from forebay_operator.scrape import Scraper, Target, open_session, read_load, to_target
+from forebay_operator.scrape import Scraper, Target, open_session, parse_load, read_load, to_target
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 
@@ -90,6 +90,7 @@ def test_an_answer_that_is_news_has_its_service_looked_at() -> None:
     for said, key in (
         (PodLoad(True, 1), KEY),
         (PodLoad(True, 1), None),
+        (PodLoad(True, 1, kv_cache_usage=0.5, free_kv_tokens=9, gpu_utilization=0.3), None),
         (PodLoad(True, 2), KEY),
         (PodLoad(False), KEY),
     ):
@@ -97,6 +98,7 @@ def test_an_answer_that_is_news_has_its_service_looked_at() -> None:
         taken = queue.take()
         assert taken == key
         queue.done(KEY)
+        assert scraper.loads == {"u": said}
 
 
 def test_what_pods_said_goes_with_them() -> None:
@@ -113,6 +115,52 @@ def test_what_pods_said_goes_with_them() -> None:
 
 
 ANSWER = b'{"running": 1, "waiting": 2, "kvCacheUsage": 0.5, "freeKvTokens": 3}'
+
+
+MEASURED = {"weights": 1, "kvCache": 2, "activation": 3, "overhead": 4}
+OLD = {"running": 1, "waiting": 2, "kvCacheUsage": 0.5, "freeKvTokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("more", "load"),
+    [
+        ({}, PodLoad(True, 1, 2, 0.5, 3)),
+        (
+            {"device": "cuda", "gpuUtilization": 1, "memoryBytes": MEASURED},
+            PodLoad(True, 1, 2, 0.5, 3, "cuda", 1.0, MEASURED),
+        ),
+        (
+            {"device": None, "gpuUtilization": None, "memoryBytes": None},
+            PodLoad(True, 1, 2, 0.5, 3),
+        ),
+        ({"device": "a" * 4000}, PodLoad(True, 1, 2, 0.5, 3)),
+        ({"device": ["cpu"]}, PodLoad(True, 1, 2, 0.5, 3)),
+        ({"gpuUtilization": 100}, PodLoad(True, 1, 2, 0.5, 3)),
+        ({"memoryBytes": {"weights": 1}}, PodLoad(True, 1, 2, 0.5, 3)),
+        ({"memoryBytes": MEASURED | {"kvCache": -1}}, PodLoad(True, 1, 2, 0.5, 3)),
+        ({"memoryBytes": MEASURED | {"kvCache": 2**70}}, PodLoad(True, 1, 2, 0.5, 3)),
+        (
+            {"memoryBytes": MEASURED | {"more": "x"}},
+            PodLoad(True, 1, 2, 0.5, 3, memory_bytes=MEASURED),
+        ),
+    ],
+    ids=[
+        "an older runtime",
+        "a warm runtime on a GPU",
+        "a runtime that warms up",
+        "a device that nobody knows",
+        "a device that is none",
+        "a utilisation in percent",
+        "a part of the memory",
+        "memory below nothing",
+        "more memory than can be",
+        "a term that nobody knows",
+    ],
+)
+def test_what_younger_runtimes_add_is_read_where_it_is_understood(
+    more: dict[str, Any], load: PodLoad
+) -> None:
+    assert parse_load(OLD | more) == load
 
 
 def http(status: str, body: bytes, *headers: str) -> bytes:
