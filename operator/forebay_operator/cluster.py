@@ -6,6 +6,7 @@ lost. Tests put a fake in its place (`tests/lib/fake_cluster.py`).
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +28,10 @@ PAGE_SIZE = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+
+
+Measure = Callable[[str, str, int | None, float], None]
+"""Told of each request: method, path, status (None: no answer) and seconds."""
 
 
 class ApiError(Exception):
@@ -86,6 +91,7 @@ class KubernetesCluster:
         self._client = ApiClient(configuration)
         self.permit: Callable[[], None] = lambda: None
         """Called before every write but the lease's own."""
+        self.measure: Measure = lambda method, path, status, seconds: None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -170,10 +176,16 @@ class KubernetesCluster:
         address = self._client.configuration.host + path + (f"?{given}" if given else "")
         seconds = READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds)
-        answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
-            method, address, headers, body, _request_timeout=timeout
-        )
-        return _decode(answer.status, await answer.read())
+        status, began_at = None, time.monotonic()
+        try:
+            answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                method, address, headers, body, _request_timeout=timeout
+            )
+            data = await answer.read()
+            status = answer.status
+        finally:
+            self.measure(method, path, status, time.monotonic() - began_at)
+        return _decode(status, data)
 
 
 def _decode(status: int, data: bytes) -> dict[str, Any]:

@@ -10,15 +10,23 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from forebay_operator.cluster import KubernetesCluster
+from forebay_operator.exposition import Exposition
+from forebay_operator.gauges import Gauges
+from forebay_operator.heartbeats import Heartbeats
+from forebay_operator.kinds import find_kind
 from forebay_operator.lease import FAILURES, LeaseHolder, LeaseLost
+from forebay_operator.liveness import Liveness
+from forebay_operator.metrics import Metrics
 from forebay_operator.observed import Object
 from forebay_operator.reconcile import Planner, Reconciler
 from forebay_operator.resync import Resync
 from forebay_operator.scrape import Scraper
 from forebay_operator.settings import ProcessSettings
 from forebay_operator.store import Store
+from forebay_operator.worker import work
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -46,17 +54,24 @@ class Controller:
         self._end = end
         self.store = Store()
         self._queue = WorkQueue()
-        self._scraper = Scraper(self.store, self._queue)
-        self._resync = Resync(cluster, self.store, self._queue, settings.namespaces)
+        self._metrics = Metrics()
+        self._scraper = Scraper(self.store, self._queue, self._metrics)
+        self._resync = Resync(
+            cluster, self.store, self._queue, settings.namespaces, metrics=self._metrics
+        )
         self._lease = LeaseHolder(cluster, settings.lease_namespace, settings.identity)
         self._reconciler = Reconciler(
             cluster, self.store, self._queue, settings.decisions, planner, self._scraper
         )
+        self._loops = Heartbeats()
+        self._liveness = Liveness(self._loops, self._queue, self._resync)
+        self._exposition = Exposition(self._metrics.registry, settings.metrics_address)
         self._task: asyncio.Task[None] | None = None
+        self._connect()
 
-    def start(self) -> None:
-        """Begin to compete for the lease."""
-        self._cluster.permit = self._lease.check
+    async def start(self) -> None:
+        """Serve metrics, and begin to compete for the lease."""
+        await self._exposition.start()
         self._task = asyncio.create_task(self._run(), name="forebay controller")
 
     async def stop(self) -> None:
@@ -65,10 +80,13 @@ class Controller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._lease.release()
+        await self._exposition.stop()
         await self._cluster.close()
 
     def notice(self, event_type: str | None, item: Object) -> None:
         """Take one watch event in."""
+        kind = find_kind(item["apiVersion"], item["kind"])
+        self._metrics.count_watch_event(kind.plural, event_type or "LISTED")
         is_gone = event_type == "DELETED"
         keys = self.store.drop(item) if is_gone else self.store.put(item)
         for key in keys:
@@ -76,7 +94,18 @@ class Controller:
 
     def complaint(self) -> str:
         """Why this process should be restarted; empty if it should not."""
-        return self._resync.complaint()
+        return self._liveness.complaint()
+
+    def _connect(self) -> None:
+        """Have the parts tell of themselves to those who watch over them."""
+        metrics, lease = self._metrics, self._lease
+        self._cluster.permit = lease.check
+        self._cluster.measure = metrics.observe_request
+        self._queue.waited = metrics.observe_wait
+        lease.beat = partial(self._loops.beat, "lease")
+        self._scraper.beat = partial(self._loops.beat, "scrape")
+        gauges = Gauges(self.store, self._queue, lease, metrics.watches, self._scraper.loads)
+        metrics.registry.register(gauges)
 
     async def _run(self) -> None:
         """Lead once the lease is held; whatever ends that ends the process."""
@@ -96,7 +125,7 @@ class Controller:
             tasks.create_task(self._resync.run())
             tasks.create_task(self._scraper.run())
             for _ in range(NUM_WORKERS):
-                tasks.create_task(self._reconciler.work())
+                tasks.create_task(work(self._queue, self._reconciler, self._metrics))
 
     async def _fill(self) -> None:
         """Know everything before the first decision."""

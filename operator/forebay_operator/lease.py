@@ -50,19 +50,27 @@ class LeaseHolder:
         self._namespace = namespace
         self._identity = identity
         self._clock = clock
+        self.beat: Callable[[], None] = lambda: None
+        """Called once a round, whatever comes of it."""
         self._renewed_at = float("-inf")
         self._held: Object | None = None
         self._seen_version = ""
         self._seen_until = 0.0
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process may write now."""
+        return self._clock() - self._renewed_at <= DEADLINE_SECONDS
+
     def check(self) -> None:
         """Raise LeaseLost unless this process may write now."""
-        if self._clock() - self._renewed_at > DEADLINE_SECONDS:
+        if not self.is_held:
             raise LeaseLost(f"Lease {self._namespace}/{NAME} was not renewed in time")
 
     async def acquire(self) -> None:
         """Wait until the lease is this process's."""
         while True:
+            self.beat()
             try:
                 if await self.try_acquire():
                     log.info("Lease was acquired holder=%s", self._identity)
@@ -97,6 +105,7 @@ class LeaseHolder:
     async def keep(self) -> None:
         """Renew the lease until it is lost, which raises LeaseLost."""
         while True:
+            self.beat()
             await asyncio.sleep(RENEW_SECONDS)
             await self.renew()
 

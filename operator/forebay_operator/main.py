@@ -22,6 +22,7 @@ from forebay_operator.kinds import (
     WATCHED,
     Kind,
 )
+from forebay_operator.lease import FAILURES
 from forebay_operator.planning import plan
 from forebay_operator.settings import read_settings
 
@@ -58,7 +59,7 @@ async def load_configuration() -> Configuration:
     return configuration
 
 
-@kopf.on.startup()
+@kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Set kopf up, wait for the API server and the CRD, and begin to compete for the lease."""
     configure(settings)
@@ -69,13 +70,13 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         namespace = process.namespaces[0] if process.namespaces else None
         await cluster.list(INFERENCE_SERVICE, namespace)
         controller.store.has_nodes = await _can_list_nodes(cluster)
-    except ApiError as error:
+    except FAILURES as error:
         await cluster.close()
         raise kopf.TemporaryError(_explain(error), delay=RETRY_SECONDS) from error
     if controller.store.has_nodes:
         _watch(NODE)
+    await controller.start()
     _running.append(controller)
-    controller.start()
 
 
 @kopf.on.cleanup()
@@ -132,7 +133,9 @@ async def _can_list_nodes(cluster: KubernetesCluster) -> bool:
     return True
 
 
-def _explain(error: ApiError) -> str:
+def _explain(error: Exception) -> str:
+    if not isinstance(error, ApiError):
+        return f"The API server does not answer: {error!r}"
     if error.status == 404:
         return "The CRD inferenceservices.forebay.dev is missing; apply crds/ first."
     return f"The API server refused to list: {error.message}"

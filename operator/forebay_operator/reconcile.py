@@ -17,7 +17,7 @@ from forebay_operator.events import (
     suspect_since,
 )
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
-from forebay_operator.lease import FAILURES, LeaseLost
+from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
 from forebay_operator.observe import list_unexplained, observe, select_loads
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
@@ -78,33 +78,6 @@ class Reconciler:
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
 
-    async def work(self) -> None:
-        """Take keys from the queue until cancelled, or until the lease is lost."""
-        while True:
-            key = await self._queue.get()
-            try:
-                await self._attempt(key)
-            finally:
-                self._queue.done(key)
-
-    async def _attempt(self, key: Key) -> None:
-        try:
-            await self.reconcile(key, datetime.now(UTC))
-        except LeaseLost:
-            raise
-        except Refused as refusal:
-            delay = self._queue.retry(key)
-            log.info("Child was refused service=%s retry=%.1fs %s", key, delay, refusal.sentence)
-        except FAILURES as error:
-            delay = self._queue.retry(key)
-            log.warning("API request failed service=%s retry=%.1fs error=%r", key, delay, error)
-        except Exception as error:
-            delay = self._queue.retry(key)
-            log.exception("Reconcile failed service=%s retry=%.1fs", key, delay)
-            await self._admit(key, error)
-        else:
-            self._queue.succeeded(key)
-
     async def reconcile(self, key: Key, now: datetime) -> Plan | None:
         """Bring one service's children to what its spec asks for; None if nothing was due."""
         memory = self._memory_of(key)
@@ -153,7 +126,7 @@ class Reconciler:
             self._queue.add_later(observed.key, decided.look_again_seconds)
         return decided
 
-    async def _admit(self, key: Key, error: Exception) -> None:
+    async def admit(self, key: Key, error: Exception) -> None:
         """Say on the object that the operator itself failed, so that nobody waits in vain."""
         service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
         memory = self._memory_of(key)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from forebay_operator.cluster import Cluster
 from forebay_operator.kinds import NODE, WATCHED, Kind
 from forebay_operator.lease import FAILURES
+from forebay_operator.metrics import Metrics
 from forebay_operator.store import Difference, Store
 from forebay_operator.workqueue import WorkQueue
 
@@ -35,12 +36,14 @@ class Resync:
         queue: WorkQueue,
         namespaces: Sequence[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        metrics: Metrics | None = None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._queue = queue
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._sleep = sleep
+        self._metrics = metrics or Metrics()
         self._listed_at: float | None = None
         self.silent: tuple[str, ...] = ()
         """Kinds whose watch did not deliver what the last list showed."""
@@ -60,6 +63,7 @@ class Resync:
                 await self.compare()
             except FAILURES as error:
                 log.warning("Full list failed error=%r", error)
+                self._metrics.count_error("list")
 
     async def compare(self) -> None:
         """List everything, give the watches time, correct what they still have not delivered."""
@@ -71,7 +75,10 @@ class Resync:
             await self._sleep(GRACE_SECONDS)
         for listing, scope in listings:
             difference = self._store.difference(listing, scope)
-            if difference:
+            if not difference:
+                self._metrics.watches.beat(listing.kind.plural)
+            else:
+                self._metrics.count_error("watch")
                 silent.append(listing.kind.plural)
                 self._report(listing.kind, difference)
                 self._correct(difference)

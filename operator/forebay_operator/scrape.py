@@ -9,12 +9,13 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 
 from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
+from forebay_operator.metrics import Metrics
 from forebay_operator.news import is_news
 from forebay_operator.observed import Key, Object, PodLoad
 from forebay_operator.store import Store, uid_of
@@ -57,11 +58,14 @@ class Target:
 class Scraper:
     """Keeps the loads of all serving pods."""
 
-    def __init__(self, store: Store, queue: WorkQueue) -> None:
+    def __init__(self, store: Store, queue: WorkQueue, metrics: Metrics | None = None) -> None:
         self.loads: dict[str, PodLoad] = {}
         """By pod uid."""
         self._store = store
         self._queue = queue
+        self._metrics = metrics or Metrics()
+        self.beat: Callable[[], None] = lambda: None
+        """Called once a round."""
         self._asked_at: dict[str, float] = {}
         """Monotonic time by pod uid."""
         self._session: aiohttp.ClientSession | None = None
@@ -72,6 +76,7 @@ class Scraper:
         async with open_session() as session:
             self._session = session
             while True:
+                self.beat()
                 await self._ask(list(self.due_targets(time.monotonic())))
                 await asyncio.sleep(FAST_SECONDS)
 
@@ -122,6 +127,7 @@ class Scraper:
             # A pod's time runs from its turn on: silent pods cost others no answers.
             async with self._turns:
                 load = await read_load(session, target)
+            self._metrics.count_scrape(load.answered)
             self.note(target, load)
 
         await asyncio.gather(*map(ask, targets))

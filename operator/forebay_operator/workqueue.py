@@ -8,7 +8,7 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from forebay_operator.observed import Key
 
@@ -26,9 +26,14 @@ class WorkQueue:
     ) -> None:
         self._clock = clock
         self._jitter = jitter
-        self._ready: dict[Key, None] = {}
-        self._active: set[Key] = set()
-        self._again: set[Key] = set()
+        self.waited: Callable[[float], None] = lambda seconds: None
+        """Told how long each key was due before its turn came."""
+        self._ready: dict[Key, float] = {}
+        """Keys that are due, and since when."""
+        self._active: dict[Key, float] = {}
+        """Keys in work, and since when."""
+        self._again: dict[Key, float] = {}
+        """Keys in work that became due once more, and since when."""
         self._due: dict[Key, float] = {}
         self._timers: list[tuple[float, Key]] = []
         self._failures: dict[Key, int] = {}
@@ -36,11 +41,7 @@ class WorkQueue:
 
     def add(self, key: Key) -> None:
         """Have a key worked on soon; once more afterwards if it is worked on just now."""
-        if key in self._active:
-            self._again.add(key)
-        else:
-            self._ready[key] = None
-            self._changed.set()
+        self._add_since(key, self._clock())
 
     def add_later(self, key: Key, delay_seconds: float) -> None:
         """Have a key worked on after a delay, which replaces any longer delay it waits for."""
@@ -75,8 +76,8 @@ class WorkQueue:
         if not self._ready:
             return None
         key = next(iter(self._ready))
-        del self._ready[key]
-        self._active.add(key)
+        self._active[key] = self._clock()
+        self.waited(self._active[key] - self._ready.pop(key))
         return key
 
     async def get(self) -> Key:
@@ -94,10 +95,34 @@ class WorkQueue:
 
     def done(self, key: Key) -> None:
         """End the work on a key."""
-        self._active.discard(key)
+        self._active.pop(key, None)
         if key in self._again:
-            self._again.discard(key)
-            self.add(key)
+            self._add_since(key, self._again.pop(key))
+
+    @property
+    def depth(self) -> int:
+        """How many keys are due."""
+        return len(self._ready) + len(self._again)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For how long the oldest of them is; 0 if there is none."""
+        return self._seconds_since(self._ready)
+
+    @property
+    def longest_work_seconds(self) -> float:
+        """For how long a key is in work, at most; 0 if none is."""
+        return self._seconds_since(self._active)
+
+    def _seconds_since(self, times: Mapping[Key, float]) -> float:
+        return self._clock() - min(times.values()) if times else 0.0
+
+    def _add_since(self, key: Key, since: float) -> None:
+        if key in self._active:
+            self._again.setdefault(key, since)
+        else:
+            self._ready.setdefault(key, since)
+            self._changed.set()
 
     def _release_due(self) -> None:
         now = self._clock()

@@ -2,6 +2,7 @@
 server."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from operator_metrics import OperatorMetrics, read_operator_metrics
 
 WAIT_SECONDS = 25.0
 
@@ -37,6 +40,12 @@ class OperatorProcess:
             self.process.send_signal(signal.SIGABRT)
             self.process.wait()
             raise AssertionError(f"{error}\n{self.log[-5000:]}") from error
+
+    def metrics(self) -> OperatorMetrics:
+        """What it counts now, asked over HTTP."""
+        self.wait_for("Metrics are served")
+        port = re.findall(r"Metrics are served port=(\d+)", self.log)[-1]
+        return read_operator_metrics(f"http://127.0.0.1:{port}/metrics")
 
     def stop(self) -> int:
         """End it as the kubelet does; its exit status."""
@@ -65,6 +74,7 @@ def run_operator(
         "FOREBAY_RUNTIME_IMAGE": "localhost/forebay-runtime:test",
         "FOREBAY_OPERATOR_IMAGE": "localhost/forebay-operator:test",
         "FOREBAY_WATCH_NAMESPACES": ",".join(namespaces),
+        "FOREBAY_METRICS_PORT": "127.0.0.1:0",
         "POD_NAME": name,
         "POD_NAMESPACE": lease_namespace,
         "PYTHONWARNINGS": "default",

@@ -29,3 +29,19 @@ def test_a_pod_is_its_own_holder() -> None:
     pod = {"POD_NAME": "forebay-operator-1", "POD_NAMESPACE": "ops"}
     found = read_settings({**IMAGES, **pod})
     assert (found.identity, found.lease_namespace) == ("forebay-operator-1", "ops")
+
+
+@pytest.mark.parametrize(
+    ("value", "address"),
+    [("", None), ("8081", ("", 8081)), ("127.0.0.1:0", ("127.0.0.1", 0))],
+    ids=["nowhere", "a port", "an address"],
+)
+def test_metrics_are_served_where_it_is_said(value: str, address: tuple[str, int] | None) -> None:
+    found = read_settings({**IMAGES, "FOREBAY_METRICS_PORT": value})
+    assert found.metrics_address == address
+
+
+@pytest.mark.parametrize("value", ["metrics", "99999", "8081/tcp"])
+def test_a_port_that_is_none_is_refused_by_name(value: str) -> None:
+    with pytest.raises(SettingsError, match="FOREBAY_METRICS_PORT"):
+        read_settings({**IMAGES, "FOREBAY_METRICS_PORT": value})

@@ -12,11 +12,13 @@ from fake_cluster import FakeCluster
 from forebay_operator.apply import Refused
 from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import DELETION_COST, DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
+from forebay_operator.metrics import Metrics
 from forebay_operator.observed import Key, Observed, Settings
 from forebay_operator.planned import Note, ObjectRef, Plan
 from forebay_operator.reconcile import BLIND_SECONDS, Reconciler
 from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store
+from forebay_operator.worker import work
 from forebay_operator.workqueue import WorkQueue
 
 KEY = Key("team", "llama")
@@ -228,7 +230,7 @@ async def test_a_refusal_is_told_of_in_the_status_and_heals(world: World) -> Non
 
 async def work_once(world: World) -> None:
     """Have a worker do what is due; nothing in this world keeps it waiting."""
-    worker = asyncio.create_task(world.reconciler.work())
+    worker = asyncio.create_task(work(world.queue, world.reconciler, Metrics()))
     for _ in range(20):
         await asyncio.sleep(0)
     worker.cancel()
