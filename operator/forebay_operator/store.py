@@ -220,7 +220,15 @@ def _trim_node(item: Object) -> Object:
     return {
         "kind": NODE.name,
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "status": {"allocatable": status.get("allocatable") or {}},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            # Without its heartbeat, which would make it another node every minute.
+            "conditions": [
+                {"type": one["type"], "status": one["status"]}
+                for one in status.get("conditions") or ()
+                if one["type"] == "Ready"
+            ],
+        },
     }
 
 

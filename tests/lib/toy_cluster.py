@@ -31,6 +31,7 @@ class ToyCluster:
         self.job_pods: list[dict[str, Any]] = []
         self.loads: dict[str, PodLoad] = {}
         self.warnings: tuple[dict[str, Any], ...] = ()
+        self.nodes: tuple[dict[str, Any], ...] = ()
         self.foreign: tuple[str, ...] = ()
         self.apply_error = ""
         self.memory: ScalingMemory | None = None
@@ -52,6 +53,7 @@ class ToyCluster:
             jobs=tuple(self._of("Job")),
             job_pods=tuple(self.job_pods),
             pods=tuple(self.pods),
+            nodes=self.nodes,
             loads=self.loads,
             warnings=self.warnings,
             foreign=self.foreign,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.causes.diagnosis import Patient, diagnose_pod, seconds_until_ailing
+from forebay_operator.planning.causes.diagnosis import diagnose_pod
+from forebay_operator.planning.causes.patient import Patient, seconds_until_ailing
 from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
