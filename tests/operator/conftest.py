@@ -25,8 +25,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with start_control_plane(tmp_path_factory.mktemp("control-plane")) as server:
-        _install(server)
+    with start_control_plane(tmp_path_factory.mktemp("control-plane"), _install) as server:
         yield server
 
 
