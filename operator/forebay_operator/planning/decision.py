@@ -13,16 +13,17 @@ from forebay_operator.planning.children.serving import (
 from forebay_operator.planning.draining import choose_deletion_costs
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
 from forebay_operator.planning.notes import write_notes
+from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
 from forebay_operator.planning.revision import (
     Revision,
     build_revision,
+    find_revision,
     is_of_spec,
-    newest_revision,
     plan_history,
 )
-from forebay_operator.planning.rollout import RolloutStep, choose_nudge, choose_rollout_step
+from forebay_operator.planning.rollout import RolloutStep, choose_rollout_step
 from forebay_operator.planning.scaling import ScalingStep, plan_replicas
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
@@ -43,7 +44,7 @@ def plan(observed: Observed, now: datetime) -> Plan:
     except SpecError as error:
         return plan_invalid_spec(observed, str(error), now)
     knowledge = plan_inspection(situation)
-    newest = newest_revision(situation)
+    newest = find_revision(situation)
     sizing = _size_if_needed(situation, knowledge, newest)
     revision = build_revision(situation, knowledge, sizing, newest) or newest
     scaling = plan_replicas(situation, revision.plan["maxNumSeqs"] if revision else 1)
@@ -76,7 +77,9 @@ def _look_out(
         revision=revision,
         is_current=is_of_spec(revision, situation.service),
         progress=progress,
-        rollout=choose_rollout_step(situation, wanted_hash) if revision else RolloutStep(),
+        rollout=(
+            choose_rollout_step(situation, wanted_hash, progress) if revision else RolloutStep()
+        ),
         nudge=choose_nudge(progress, situation.now),
     )
 

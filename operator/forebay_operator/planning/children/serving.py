@@ -5,14 +5,16 @@ from forebay_operator.planning.children.metadata import (
     selector_labels,
     service_account_name,
 )
-from forebay_operator.planning.rollout import Nudge, Pace
+from forebay_operator.planning.nudge import Nudge
+from forebay_operator.planning.rollout import Pace
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
 MOST_REPLICA_SETS = 3
-_ROLLING = {
+_ROLLING: dict[Pace, dict[str, int | str]] = {
     "Surge": {"maxSurge": 1, "maxUnavailable": 0},
     "Replace": {"maxSurge": 0, "maxUnavailable": 1},
+    "Restart": {"maxSurge": 0, "maxUnavailable": "100%"},
 }
 
 
