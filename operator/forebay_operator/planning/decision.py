@@ -7,10 +7,12 @@ from forebay_operator.observed import Observed
 from forebay_operator.planned import Plan
 from forebay_operator.planning.children.serving import (
     build_deployment,
+    build_disruption_budget,
     build_network_service,
     build_service_account,
 )
-from forebay_operator.planning.draining import choose_deletion_costs
+from forebay_operator.planning.draining import choose_deletion_costs, seconds_to_retell
+from forebay_operator.planning.drains import follow_drains
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.nudge import choose_nudge
@@ -87,7 +89,8 @@ def _look_out(
 def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
     situation = outlook.situation
     status = build_status(outlook, scaling.status)
-    memory = scaling.memory
+    drains = follow_drains(situation, outlook.revision.template_hash if outlook.revision else "")
+    memory = replace(scaling.memory, leaving=drains.leaving)
     if situation.may_refresh:
         memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
@@ -96,8 +99,8 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
         deletions=(*outlook.knowledge.deletions, *history),
         deletion_costs=choose_deletion_costs(situation, scaling.num_replicas),
         status=status,
-        notes=write_notes(situation, status, scaling.decision),
-        tallies=scaling.tallies,
+        notes=(*write_notes(situation, status, scaling.decision), *drains.notes),
+        tallies=(*scaling.tallies, *drains.tallies),
         scaling_inputs=scaling.inputs,
         look_again_seconds=_look_again(outlook, scaling),
         memory=memory,
@@ -113,6 +116,7 @@ def _build_children(outlook: Outlook, num_replicas: int) -> tuple[Manifest, ...]
         template, pace = outlook.revision.template, outlook.rollout.pace
         children.append(outlook.revision.manifest)
         children.append(build_deployment(service, template, num_replicas, pace, outlook.nudge))
+        children.append(build_disruption_budget(service))
     return tuple(children)
 
 
@@ -122,6 +126,7 @@ def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
         scaling.look_again_seconds,
+        seconds_to_retell(outlook.situation),
         outlook.nudge.look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,
     )

@@ -1,6 +1,7 @@
 """Which pods leave: a hint before the replicas shrink, and a list of those that drain."""
 
 from forebay_operator.observed import Object
+from forebay_operator.planning.departure import explain_departure
 from forebay_operator.planning.pods import (
     is_finished,
     is_leaving,
@@ -25,22 +26,35 @@ def choose_deletion_costs(situation: Situation, num_replicas: int) -> tuple[tupl
     return tuple((pod_name(pod), cost) for cost, pod in enumerate(ranked))
 
 
-def list_draining(situation: Situation) -> list[Manifest]:
+def list_draining(situation: Situation, wanted_hash: str) -> list[Manifest]:
     """`status.draining`: every pod with a deletion timestamp that has not ended yet."""
-    leaving = [pod for pod in situation.observed.pods if is_leaving(pod) and not is_finished(pod)]
-    # A number that was told stands until live numbers may change; one that was missing is told.
-    told = {
-        entry["pod"]: entry
-        for entry in situation.previous.get("draining") or ()
-        if "inFlight" in entry and not situation.may_refresh
-    }
-    return [dict(told.get(pod_name(pod)) or _describe(situation, pod)) for pod in leaving]
+    told = {entry["pod"]: entry for entry in situation.previous.get("draining") or ()}
+    return [
+        _describe(situation, pod, told.get(pod_name(pod), {}), wanted_hash)
+        for pod in situation.observed.pods
+        if is_leaving(pod) and not is_finished(pod)
+    ]
 
 
-def _describe(situation: Situation, pod: Object) -> Manifest:
-    # Kubernetes writes the end of the grace period, not its begin, into the deletion timestamp.
-    entry: Manifest = {"pod": pod_name(pod), "deadline": pod["metadata"]["deletionTimestamp"]}
+def seconds_to_retell(situation: Situation) -> float | None:
+    """When a number that has changed since it was told may be told; None where none has."""
+    told = {entry["pod"]: entry.get("inFlight") for entry in situation.previous.get("draining", ())}
+    held = {pod_name(pod): _held_requests(situation, pod) for pod in situation.observed.pods}
+    is_stale = any(held.get(name) not in (None, number) for name, number in told.items())
+    return situation.seconds_to_refresh if is_stale and not situation.may_refresh else None
+
+
+def _describe(situation: Situation, pod: Object, told: Manifest, wanted_hash: str) -> Manifest:
+    """A number that was told stands until live numbers may change; one that was missing is told."""
     held = _held_requests(situation, pod)
+    if "inFlight" in told and not situation.may_refresh:
+        held = told["inFlight"]
+    # Kubernetes writes the end of the grace period, not its begin, into the deletion timestamp.
+    entry = {
+        "pod": pod_name(pod),
+        "reason": explain_departure(pod, wanted_hash).reason,
+        "deadline": pod["metadata"]["deletionTimestamp"],
+    }
     return entry if held is None else entry | {"inFlight": held}
 
 

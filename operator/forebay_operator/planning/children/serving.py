@@ -1,4 +1,4 @@
-"""The objects that serve beside the pinned template: account, Service and Deployment."""
+"""What serves beside the pinned template: account, Service, Deployment and disruption budget."""
 
 from forebay_operator.planning.children.metadata import (
     build_metadata,
@@ -45,6 +45,24 @@ def build_network_service(service: Service) -> Manifest:
 def service_url(service: Service) -> str:
     """The base address for OpenAI clients inside the cluster."""
     return f"http://{service.name}.{service.namespace}.svc/v1"
+
+
+def build_disruption_budget(service: Service) -> Manifest:
+    """Nobody who asks before evicting takes two pods at once.
+
+    One may always go, even the only one: it drains, while a budget that lets none go stops every
+    upgrade of a node. A pod that is not ready serves nobody, so it may always go, too.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": build_metadata(service, service.name),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector_labels(service)},
+        },
+    }
 
 
 def build_deployment(
