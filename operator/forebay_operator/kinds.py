@@ -41,7 +41,6 @@ NETWORK_SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NODE = Kind("", "v1", "Node", "nodes")
-RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 EVENT = Kind("", "v1", "Event", "events")
 EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
@@ -60,10 +59,7 @@ CHILDREN = (
 
 WATCHED = (INFERENCE_SERVICE, *CHILDREN)
 
-SURROUNDINGS = (NODE, RESOURCE_SLICE)
-"""Of the whole cluster, and read only where the platform team allows it."""
-
-_BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, *SURROUNDINGS)}
+_BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, NODE)}
 
 
 def find_kind(api_version: str, name: str) -> Kind:

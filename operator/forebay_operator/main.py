@@ -18,7 +18,7 @@ from forebay_operator.kinds import (
     CHILDREN,
     INFERENCE_SERVICE,
     MANAGED_SELECTOR,
-    SURROUNDINGS,
+    NODE,
     WATCHED,
     Kind,
 )
@@ -69,13 +69,12 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     try:
         namespace = process.namespaces[0] if process.namespaces else None
         await cluster.list(INFERENCE_SERVICE, namespace)
-        readable = [kind for kind in SURROUNDINGS if await _can_list(cluster, kind)]
+        controller.store.has_nodes = await _can_list_nodes(cluster)
     except FAILURES as error:
         await cluster.close()
         raise kopf.TemporaryError(_explain(error), delay=RETRY_SECONDS) from error
-    controller.store.readable = frozenset(readable)
-    for kind in readable:
-        _watch(kind)
+    if controller.store.has_nodes:
+        _watch(NODE)
     await controller.start()
     _running.append(controller)
 
@@ -124,12 +123,11 @@ def configure(settings: kopf.OperatorSettings) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-async def _can_list(cluster: KubernetesCluster, kind: Kind) -> bool:
-    """Whether a kind may be read, and is there: Kubernetes has ResourceSlices from 1.34 on."""
+async def _can_list_nodes(cluster: KubernetesCluster) -> bool:
     try:
-        await cluster.list(kind, None)
+        await cluster.list(NODE, None)
     except ApiError as error:
-        if error.status in (403, 404):
+        if error.status == 403:
             return False
         raise
     return True

@@ -12,10 +12,8 @@ from forebay_operator.kinds import (
     INFERENCE_SERVICE,
     JOB,
     NETWORK_SERVICE,
-    NODE,
     POD,
     REPLICA_SET,
-    RESOURCE_SLICE,
     Kind,
 )
 from forebay_operator.memory import Memory
@@ -47,12 +45,11 @@ def observe(
         job_pods=_controlled_by(_uids(jobs), all_pods),
         pods=pods,
         replica_sets=replica_sets,
-        nodes=store.surroundings(NODE),
-        resource_slices=store.surroundings(RESOURCE_SLICE),
+        nodes=store.nodes(),
         warnings=memory.warnings,
         loads=select_loads(pods, loads),
         memory=memory.scaling,
-        nodes_readable=NODE in store.readable,
+        nodes_readable=store.has_nodes,
     )
 
 

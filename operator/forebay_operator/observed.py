@@ -110,8 +110,6 @@ class Observed:
     """Serving pods, oldest first, those being deleted included."""
     replica_sets: tuple[Object, ...] = ()
     nodes: tuple[Object, ...] = ()
-    resource_slices: tuple[Object, ...] = ()
-    """Those that list devices with memory; empty where they may not be read."""
     warnings: tuple[Object, ...] = ()
     """Warning Events of the service's pods, Jobs and ReplicaSets, oldest first."""
     loads: Mapping[str, PodLoad] = field(default_factory=dict)

@@ -11,15 +11,7 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
 from forebay_operator.cluster import Listing
-from forebay_operator.kinds import (
-    INFERENCE_SERVICE,
-    INSPECTION_LABEL,
-    NODE,
-    RESOURCE_SLICE,
-    SERVICE_LABEL,
-    SURROUNDINGS,
-    Kind,
-)
+from forebay_operator.kinds import INFERENCE_SERVICE, INSPECTION_LABEL, NODE, SERVICE_LABEL, Kind
 from forebay_operator.observed import Key, Object
 
 MAX_TOMBSTONES = 50_000
@@ -60,8 +52,8 @@ class Store:
         self._objects: dict[str, dict[Place, Object]] = defaultdict(dict)
         self._owned: dict[Key, dict[tuple[str, Place], Object]] = {}
         self._tombstones: OrderedDict[str, int | None] = OrderedDict()
-        self.readable = frozenset(SURROUNDINGS)
-        """Kinds of the whole cluster that may be read."""
+        self.has_nodes = True
+        """False where nodes may not be read."""
 
     def put(self, item: Object) -> Keys:
         """Take a newer version in; the keys whose decision it may change, if anything is new."""
@@ -77,8 +69,8 @@ class Store:
         key = owner_of(kept)
         if key is not None:
             self._owned.setdefault(key, {})[kind, place] = kept
-        if kind in _TRIMMED:
-            return () if known is not None and _says_the_same(known, kept) else self.keys()
+        if kind == NODE.name:
+            return () if known is not None and _is_same_node(known, kept) else self.keys()
         return tuple(one for one in dict.fromkeys((key, previous)) if one is not None)
 
     def drop(self, item: Object) -> Keys:
@@ -89,7 +81,7 @@ class Store:
         if known is None or uid_of(known) != uid_of(item):
             return ()
         key = self._remove(kind, place)
-        if kind in _TRIMMED:
+        if kind == NODE.name:
             return self.keys()
         return () if key is None else (key,)
 
@@ -114,9 +106,9 @@ class Store:
         """Every InferenceService's key."""
         return tuple(Key(*place) for place in self._objects[INFERENCE_SERVICE.name])
 
-    def surroundings(self, kind: Kind) -> tuple[Object, ...]:
-        """Every object of a kind of the whole cluster, cut down to what sizing looks at."""
-        return tuple(self._objects[kind.name].values())
+    def nodes(self) -> tuple[Object, ...]:
+        """Every node, cut down to what sizing looks at."""
+        return tuple(self._objects[NODE.name].values())
 
     def has_seen(self, written: Written) -> bool:
         """Whether a write of ours has come back."""
@@ -216,56 +208,30 @@ def _age(item: Object) -> tuple[str, str]:
 
 def _trim(item: Object) -> Object:
     """Leave out what nobody reads: most of an object's size is its managed fields."""
-    if trim := _TRIMMED.get(item["kind"]):
-        return trim(item)
+    if item["kind"] == NODE.name:
+        return _trim_node(item)
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     return {**item, "metadata": metadata}
 
 
 def _trim_node(item: Object) -> Object:
-    spec, status = item.get("spec") or {}, item.get("status") or {}
-    # Without its heartbeat, which would make it another node every minute.
-    ready = [
-        {"type": "Ready", "status": one["status"]}
-        for one in status.get("conditions") or ()
-        if one["type"] == "Ready"
-    ]
+    metadata, status = item["metadata"], item.get("status") or {}
+    names = ("name", "uid", "resourceVersion", "labels")
     return {
         "kind": NODE.name,
-        "metadata": _trim_metadata(item),
-        "spec": {name: spec[name] for name in ("taints", "unschedulable") if spec.get(name)},
-        "status": {"allocatable": status.get("allocatable") or {}, "conditions": ready},
-    }
-
-
-def _trim_slice(item: Object) -> Object:
-    spec = item["spec"]
-    devices = [
-        {name: device.get(name) or {} for name in ("attributes", "capacity")}
-        for device in spec.get("devices") or ()
-        if any(name.endswith("memory") for name in device.get("capacity") or ())
-    ]
-    return {
-        "kind": RESOURCE_SLICE.name,
-        "metadata": _trim_metadata(item),
-        "spec": {
-            "driver": spec["driver"],
-            "nodeName": spec.get("nodeName", ""),
-            "devices": devices,
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            # Without its heartbeat, which would make it another node every minute.
+            "conditions": [
+                {"type": one["type"], "status": one["status"]}
+                for one in status.get("conditions") or ()
+                if one["type"] == "Ready"
+            ],
         },
     }
 
 
-def _trim_metadata(item: Object) -> Object:
-    metadata = item["metadata"]
-    names = ("name", "uid", "resourceVersion", "labels")
-    return {name: metadata[name] for name in names if name in metadata}
-
-
-_TRIMMED = {NODE.name: _trim_node, RESOURCE_SLICE.name: _trim_slice}
-
-
-def _says_the_same(known: Object, kept: Object) -> bool:
-    """A heartbeat changes nothing that a decision looks at."""
-    is_same = all(known.get(part) == kept.get(part) for part in ("spec", "status"))
+def _is_same_node(known: Object, kept: Object) -> bool:
+    is_same = known["status"] == kept["status"]
     return is_same and bool(known["metadata"].get("labels") == kept["metadata"].get("labels"))

@@ -64,6 +64,13 @@ class ApiServer:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
         return done
 
+    def wait_for_kinds(self) -> None:
+        """Wait until every CRD is established; for a moment kubectl fails on one that is new."""
+        wait = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        deadline = time.monotonic() + 30
+        while self.kubectl(*wait, check=time.monotonic() > deadline).returncode:
+            time.sleep(0.1)
+
     def request(
         self, method: str, path: str, body: Any = None, kind: str = "application/json"
     ) -> tuple[int, Any]:

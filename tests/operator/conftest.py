@@ -39,6 +39,6 @@ def namespace(api_server: ApiServer, request: pytest.FixtureRequest) -> str:
 
 def _install(server: ApiServer) -> None:
     server.kubectl("apply", "-f", str(ROOT / "crds"))
-    server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    server.wait_for_kinds()
     server.kubectl("create", "namespace", "forebay-system")
     server.kubectl("apply", "-f", "-", stdin=render_rights())

@@ -103,14 +103,14 @@ def build_revision(
         fit=sizing.fit,
         image=image,
         model_revision=knowledge.inspection.revision,
-        pin=sizing.pin,
+        least_gpu_memory_mib=sizing.least_gpu_memory_mib,
         settings=situation.observed.settings,
     )
     data = {
         "inputs": rendered_fields(situation.service),
         "image": image,
         "modelRevision": inputs.model_revision,
-        "plan": sizing.fit.to_plan() | (sizing.nodes or {}),
+        "plan": sizing.fit.to_plan(),
         "template": build_pod_template(situation.service, inputs),
     }
     name = f"{situation.service.name}-{fingerprint(data, 10)}"

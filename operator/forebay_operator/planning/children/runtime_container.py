@@ -8,7 +8,6 @@ from forebay_budget.sizing import Fit
 from forebay_operator.observed import Object, Settings
 from forebay_operator.planning.children.model_source import build_hub_env, model_argument
 from forebay_operator.planning.children.pod_frame import build_container_security
-from forebay_operator.planning.node_selector import Term
 from forebay_operator.planning.pods import RUNTIME_CONTAINER
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
@@ -26,8 +25,7 @@ class TemplateInputs:
     fit: Fit
     image: str
     model_revision: str
-    pin: tuple[Term, ...]
-    """Node selector terms of which one must hold."""
+    least_gpu_memory_mib: int | None
     settings: Settings
 
 
