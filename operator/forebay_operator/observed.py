@@ -54,6 +54,15 @@ class LeavingPod:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """An autoscaler that sets the replicas of the Deployment instead of the service's."""
+
+    seen_at: datetime
+    """When its number was there last."""
+    put_back_at: datetime
+
+
+@dataclass(frozen=True)
 class ScalingMemory:
     """What scaling and draining remember between decisions; kept in memory only, lost with the
     operator on purpose."""
@@ -75,6 +84,9 @@ class ScalingMemory:
     """When live numbers were last put into status: at most every 30 s."""
     leaving: Mapping[str, LeavingPod] = field(default_factory=dict)
     """Pods that drain, by uid."""
+    contest: Contest | None = None
+    is_fresh: bool = True
+    """Whether this operator has decided nothing yet."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Literal
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.contest import CONDITION as CONTEST
+from forebay_operator.planning.contest import describe_contest
 from forebay_operator.planning.inspection import describe_model
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import Progress
@@ -40,6 +42,7 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
         _judge_availability(outlook),
         ready,
         _judge_activity(outlook, ready),
+        _judge_contest(outlook),
     )
     return tuple(condition for condition in found if condition is not None)
 
@@ -142,6 +145,13 @@ def _judge_activity(outlook: Outlook, ready: Condition) -> Condition | None:
     needs_person = cause is not None and not cause.is_transient
     kind = "Stalled" if needs_person or outlook.is_overdue else "Reconciling"
     return Condition(kind, "True", ready.reason, ready.message)
+
+
+def _judge_contest(outlook: Outlook) -> Condition | None:
+    if outlook.headcount.contest is None:
+        return None
+    message = describe_contest(outlook.situation.service)
+    return Condition(CONTEST, "True", "ScalesDeployment", message)
 
 
 def _activity(outlook: Outlook) -> tuple[str, str]:

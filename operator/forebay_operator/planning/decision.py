@@ -13,6 +13,7 @@ from forebay_operator.planning.children.serving import (
 )
 from forebay_operator.planning.draining import choose_deletion_costs, seconds_to_retell
 from forebay_operator.planning.drains import follow_drains
+from forebay_operator.planning.headcount import Headcount, count_heads
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.nudge import choose_nudge
@@ -50,7 +51,8 @@ def plan(observed: Observed, now: datetime) -> Plan:
     sizing = _size_if_needed(situation, knowledge, newest)
     revision = build_revision(situation, knowledge, sizing, newest) or newest
     scaling = plan_replicas(situation, revision.plan["maxNumSeqs"] if revision else 1)
-    outlook = _look_out(situation, knowledge, sizing, revision, scaling.num_replicas)
+    headcount = count_heads(situation, scaling.num_replicas)
+    outlook = _look_out(situation, knowledge, sizing, revision, headcount)
     return _write_plan(outlook, scaling)
 
 
@@ -68,10 +70,10 @@ def _look_out(
     knowledge: ModelKnowledge,
     sizing: Sizing,
     revision: Revision | None,
-    num_replicas: int,
+    headcount: Headcount,
 ) -> Outlook:
     wanted_hash = revision.template_hash if revision else ""
-    progress = read_progress(situation, num_replicas, wanted_hash)
+    progress = read_progress(situation, headcount.num_wanted, wanted_hash)
     return Outlook(
         situation=situation,
         knowledge=knowledge,
@@ -83,23 +85,30 @@ def _look_out(
             choose_rollout_step(situation, wanted_hash, progress) if revision else RolloutStep()
         ),
         nudge=choose_nudge(progress, situation.now),
+        headcount=headcount,
     )
 
 
 def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
-    situation = outlook.situation
+    situation, headcount = outlook.situation, outlook.headcount
     status = build_status(outlook, scaling.status)
     drains = follow_drains(situation, outlook.revision.template_hash if outlook.revision else "")
-    memory = replace(scaling.memory, leaving=drains.leaving)
+    memory = replace(
+        scaling.memory, leaving=drains.leaving, contest=headcount.contest, is_fresh=False
+    )
     if situation.may_refresh:
         memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
     return Plan(
-        children=_build_children(outlook, scaling.num_replicas),
+        children=_build_children(outlook),
         deletions=(*outlook.knowledge.deletions, *history),
-        deletion_costs=choose_deletion_costs(situation, scaling.num_replicas),
+        deletion_costs=choose_deletion_costs(situation, headcount.num_told),
         status=status,
-        notes=(*write_notes(situation, status, scaling.decision), *drains.notes),
+        notes=(
+            *write_notes(situation, status, scaling.decision),
+            *headcount.notes,
+            *drains.notes,
+        ),
         tallies=(*scaling.tallies, *drains.tallies),
         scaling_inputs=scaling.inputs,
         look_again_seconds=_look_again(outlook, scaling),
@@ -107,16 +116,17 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
     )
 
 
-def _build_children(outlook: Outlook, num_replicas: int) -> tuple[Manifest, ...]:
+def _build_children(outlook: Outlook) -> tuple[Manifest, ...]:
     """In the order of need: a pod cannot be created before its account exists."""
     service = outlook.situation.service
     children = [build_service_account(service), build_network_service(service)]
     children += outlook.knowledge.children
     if outlook.revision is not None:
         template, pace = outlook.revision.template, outlook.rollout.pace
+        num_pods, num_successors = outlook.headcount.num_told, outlook.headcount.num_successors
         children.append(outlook.revision.manifest)
-        children.append(build_deployment(service, template, num_replicas, pace, outlook.nudge))
-        children.append(build_disruption_budget(service))
+        children.append(build_deployment(service, template, num_pods, pace, outlook.nudge))
+        children.append(build_disruption_budget(service, num_successors))
     return tuple(children)
 
 
@@ -126,6 +136,7 @@ def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
         scaling.look_again_seconds,
+        outlook.headcount.look_again_seconds,
         seconds_to_retell(outlook.situation),
         outlook.nudge.look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.pods import pod_condition, template_hash
+from forebay_operator.planning.situation import Situation
+from forebay_operator.planning.successors import list_endings, node_of
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,17 @@ _DISRUPTIONS = {
     "TerminationByKubelet": Departure("NodeShutdown", "its node shuts down or ran out of room"),
     "DeletionByPodGC": Departure("NodeGone", "its node is gone"),
 }
+_ENDING = Departure("NodeEnding", "its node is about to go")
 _REPLACED = Departure("RolledOut", "a newer pod takes its place", is_disruption=False)
 _REMOVED = Departure("Removed", "it was scaled down or deleted", is_disruption=False)
 
 
-def explain_departure(pod: Object, wanted_hash: str) -> Departure:
+def explain_departure(situation: Situation, pod: Object, wanted_hash: str) -> Departure:
     """Why a pod leaves; a disruption nobody knows yet counts as an eviction."""
     target = pod_condition(pod, "DisruptionTarget")
     if target.get("status") == "True":
         known = _DISRUPTIONS.get(target.get("reason", ""))
         return known or _DISRUPTIONS["EvictionByEvictionAPI"]
+    if node_of(pod) in list_endings(situation):
+        return _ENDING
     return _REMOVED if template_hash(pod) == wanted_hash else _REPLACED

@@ -1,5 +1,7 @@
 """Which pods leave: a hint before the replicas shrink, and a list of those that drain."""
 
+from collections.abc import Collection
+
 from forebay_operator.observed import Object
 from forebay_operator.planning.departure import explain_departure
 from forebay_operator.planning.pods import (
@@ -11,6 +13,7 @@ from forebay_operator.planning.pods import (
     uid_of,
 )
 from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.successors import list_endings, node_of
 
 
 def choose_deletion_costs(situation: Situation, num_replicas: int) -> tuple[tuple[str, int], ...]:
@@ -22,7 +25,8 @@ def choose_deletion_costs(situation: Situation, num_replicas: int) -> tuple[tupl
     if deployment is None or deployment["spec"].get("replicas", 1) <= num_replicas:
         return ()
     ready = [pod for pod in situation.observed.pods if is_ready(pod)]
-    ranked = sorted(ready, key=lambda pod: _rank(situation, pod))
+    endings = list_endings(situation)
+    ranked = sorted(ready, key=lambda pod: _rank(situation, endings, pod))
     return tuple((pod_name(pod), cost) for cost, pod in enumerate(ranked))
 
 
@@ -52,7 +56,7 @@ def _describe(situation: Situation, pod: Object, told: Manifest, wanted_hash: st
     # Kubernetes writes the end of the grace period, not its begin, into the deletion timestamp.
     entry = {
         "pod": pod_name(pod),
-        "reason": explain_departure(pod, wanted_hash).reason,
+        "reason": explain_departure(situation, pod, wanted_hash).reason,
         "deadline": pod["metadata"]["deletionTimestamp"],
     }
     return entry if held is None else entry | {"inFlight": held}
@@ -64,7 +68,9 @@ def _held_requests(situation: Situation, pod: Object) -> int | None:
     return None if load is None else load.num_running + load.num_waiting
 
 
-def _rank(situation: Situation, pod: Object) -> tuple[bool, int, str]:
-    """Nobody knows what a pod that does not answer holds, so it leaves last."""
+def _rank(
+    situation: Situation, endings: Collection[str], pod: Object
+) -> tuple[bool, bool, int, str]:
+    """First those that go anyway; nobody knows what a silent pod holds, so it leaves last."""
     held = _held_requests(situation, pod)
-    return held is None, held or 0, uid_of(pod)
+    return node_of(pod) not in endings, held is None, held or 0, uid_of(pod)

@@ -56,7 +56,7 @@ def follow_drains(situation: Situation, wanted_hash: str) -> DrainStep:
         if known is None:
             continue
         if uid not in before:
-            notes += _announce(pod, wanted_hash)
+            notes += _announce(situation, pod, wanted_hash)
         known = _listen(situation, pod, known)
         end = None if known.is_judged else _judge(situation, pod, known)
         ends += [end] if end else []
@@ -94,7 +94,7 @@ def _listen(situation: Situation, pod: Object, known: LeavingPod) -> LeavingPod:
 
 def _judge(situation: Situation, pod: Object, known: LeavingPod) -> _End | None:
     """By what its container left behind; None while it runs."""
-    if explain_departure(pod, "").reason == "NodeGone":
+    if explain_departure(situation, pod, "").reason == "NodeGone":
         return _End(known.name, _tell_loss(known, "its node went away"))
     state = container_status(pod, RUNTIME_CONTAINER).get("state") or {}
     end = state.get("terminated")
@@ -128,9 +128,9 @@ def _tell_loss(known: LeavingPod, why: str) -> str:
     return f"Pod {known.name} did not finish what it held: {why}{held}."
 
 
-def _announce(pod: Object, wanted_hash: str) -> list[Note]:
+def _announce(situation: Situation, pod: Object, wanted_hash: str) -> list[Note]:
     """What the owner of the service did not do is worth an Event."""
-    departure = explain_departure(pod, wanted_hash)
+    departure = explain_departure(situation, pod, wanted_hash)
     if not departure.is_disruption:
         return []
     said = pod_condition(pod, "DisruptionTarget").get("message", "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
+from forebay_operator.planning.headcount import Headcount
 from forebay_operator.planning.inspection import ModelKnowledge
 from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
@@ -28,6 +29,7 @@ class Outlook:
     progress: Progress
     rollout: RolloutStep
     nudge: Nudge
+    headcount: Headcount
 
     @property
     def refusal(self) -> Cause | None:

@@ -47,18 +47,19 @@ def service_url(service: Service) -> str:
     return f"http://{service.name}.{service.namespace}.svc/v1"
 
 
-def build_disruption_budget(service: Service) -> Manifest:
+def build_disruption_budget(service: Service, num_successors: int) -> Manifest:
     """Nobody who asks before evicting takes two pods at once.
 
     One may always go, even the only one: it drains, while a budget that lets none go stops every
     upgrade of a node. A pod that is not ready serves nobody, so it may always go, too.
+    Successors that start early are counted as wanted, and must not protect whom they replace.
     """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": build_metadata(service, service.name),
         "spec": {
-            "maxUnavailable": 1,
+            "maxUnavailable": 1 + num_successors,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": selector_labels(service)},
         },
