@@ -2,12 +2,15 @@
 for.
 
 Everything that writes goes through `KubernetesCluster.permit` first, which raises once the lease is
-lost. Tests put a fake in its place (`tests/lib/fake_cluster.py`).
+lost, and says for how long a write may go on. Tests put a fake in its place
+(`tests/lib/fake_cluster.py`).
 """
 
+import asyncio
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -15,15 +18,22 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config.config_exception import ConfigException
 
 from forebay_operator.kinds import LEASE, Kind, selector_of
 from forebay_operator.observed import Object
 
+log = logging.getLogger(__name__)
+
 MANAGER = {"fieldManager": "forebay"}
 READ_TIMEOUT_SECONDS = 30.0
-WRITE_TIMEOUT_SECONDS = 4.0
-"""Shorter than the time between a lease's last renewal that counts and its expiry."""
+LEASE_TIMEOUT_SECONDS = 5.0
+"""Short enough for a second try, over a new connection, before the lease is lost."""
+LONGEST_QUIET_SECONDS = 30.0
+"""Whatever a busy API server asks for: nobody shall wait for hours because of one bad header."""
 PAGE_SIZE = 500
+MOST_LISTS = 3
+"""How often a list begins anew because the one before became too old to be continued."""
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -37,11 +47,19 @@ Measure = Callable[[str, str, int | None, float], None]
 class ApiError(Exception):
     """The API server refused a request; `message` is its own sentence."""
 
-    def __init__(self, status: int, message: str, details: Object | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        details: Object | None = None,
+        retry_after_seconds: float = 0.0,
+    ) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
         self.message = message
         self.details = details or {}
+        self.retry_after_seconds = retry_after_seconds
+        """For how long the API server wants to be left alone; 0 where it did not say."""
 
     @property
     def is_namespace_terminating(self) -> bool:
@@ -87,10 +105,15 @@ class Cluster(Protocol):
 class KubernetesCluster:
     """The Cluster of `kubernetes.aio`, with raw dictionaries in and out."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(
+        self, configuration: Configuration, load: Callable[[], Awaitable[Configuration]]
+    ) -> None:
         self._client = ApiClient(configuration)
-        self.permit: Callable[[], None] = lambda: None
-        """Called before every write but the lease's own."""
+        self._load = load
+        self.permit: Callable[[], float] = lambda: READ_TIMEOUT_SECONDS
+        """Called before every write but the lease's own: the seconds that it may take."""
+        self._quiet_until = float("-inf")
+        """Monotonic time before which a busy API server wants to hear nothing."""
         self.measure: Measure = lambda method, path, status, seconds: None
 
     async def close(self) -> None:
@@ -100,7 +123,7 @@ class KubernetesCluster:
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Read one object; None where there is none."""
         try:
-            return await self._send("GET", kind.path(namespace, name))
+            return await self._send(kind, "GET", kind.path(namespace, name))
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -110,9 +133,19 @@ class KubernetesCluster:
         """Read all objects of a kind, page by page."""
         query = {"limit": str(PAGE_SIZE), "labelSelector": selector_of(kind)}
         query |= {"fieldSelector": field_selector}
+        for _ in range(MOST_LISTS - 1):
+            try:
+                return await self._list(kind, namespace, query)
+            except ApiError as error:
+                if error.status != 410:  # its pages are too old by now
+                    raise
+        return await self._list(kind, namespace, query)
+
+    async def _list(self, kind: Kind, namespace: str | None, asked: Mapping[str, str]) -> Listing:
+        query = dict(asked)
         objects: list[Object] = []
         while True:
-            page = await self._send("GET", kind.path(namespace), query)
+            page = await self._send(kind, "GET", kind.path(namespace), query)
             for item in page.get("items") or ():
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.name)
@@ -127,72 +160,124 @@ class KubernetesCluster:
         metadata = manifest["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"])
         path += f"/{subresource}" if subresource else ""
-        self._ask(kind)
         query = {**MANAGER, "force": "true"}
-        return await self._send("PATCH", path, query, manifest, APPLY)
+        return await self._send(kind, "PATCH", path, query, manifest, APPLY)
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Merge a patch into an object that exists."""
-        self._ask(kind)
-        return await self._send("PATCH", kind.path(namespace, name), MANAGER, patch, MERGE)
+        return await self._send(kind, "PATCH", kind.path(namespace, name), MANAGER, patch, MERGE)
 
     async def create(self, kind: Kind, manifest: Object) -> Object:
         """Create an object."""
-        self._ask(kind)
         path = kind.path(manifest["metadata"]["namespace"])
-        return await self._send("POST", path, MANAGER, manifest)
+        return await self._send(kind, "POST", path, MANAGER, manifest)
 
     async def replace(self, kind: Kind, manifest: Object) -> Object:
         """Replace an object whose resource version is still the manifest's."""
-        self._ask(kind)
         path = kind.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
-        return await self._send("PUT", path, MANAGER, manifest)
+        return await self._send(kind, "PUT", path, MANAGER, manifest)
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete an object if it still has this uid; its own children go in the background."""
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-        self._ask(kind)
         try:
-            await self._send("DELETE", kind.path(namespace, name), body=options)
+            await self._send(kind, "DELETE", kind.path(namespace, name), body=options)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
 
-    def _ask(self, kind: Kind) -> None:
-        if kind is not LEASE:
-            self.permit()
-
     async def _send(
         self,
+        kind: Kind,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content: str = JSON,
     ) -> dict[str, Any]:
-        headers = {"Accept": JSON, "Content-Type": content, "User-Agent": "forebay-operator"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         given = urlencode({name: text for name, text in (query or {}).items() if text})
-        address = self._client.configuration.host + path + (f"?{given}" if given else "")
-        seconds = READ_TIMEOUT_SECONDS if method == "GET" else WRITE_TIMEOUT_SECONDS
-        timeout = aiohttp.ClientTimeout(total=seconds)
+        address = path + (f"?{given}" if given else "")
+        headers = {"Accept": JSON, "Content-Type": content, "User-Agent": "forebay-operator"}
+        await self._wait_for_quiet(kind)
+        try:
+            return await self._ask(kind, method, address, headers, body)
+        except ApiError as error:
+            if error.retry_after_seconds:
+                self._keep_quiet(error)
+            if error.status != 401:
+                raise
+        await self._renew_token()
+        return await self._ask(kind, method, address, headers, body)
+
+    async def _ask(
+        self, kind: Kind, method: str, address: str, headers: dict[str, str], body: Object | None
+    ) -> dict[str, Any]:
+        """Send one request; whether it may be sent is asked last, for all before takes time."""
+        configuration = self._client.configuration
+        token = await self._read_token()
+        sent = headers | ({"Authorization": token} if token else {})
+        timeout = aiohttp.ClientTimeout(total=self._seconds_for(kind, method))
         status, began_at = None, time.monotonic()
         try:
             answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
-                method, address, headers, body, _request_timeout=timeout
+                method, configuration.host + address, sent, body, _request_timeout=timeout
             )
             data = await answer.read()
             status = answer.status
         finally:
+            path = address.partition("?")[0]
             self.measure(method, path, status, time.monotonic() - began_at)
-        return _decode(status, data)
+        return _decode(status, answer.headers, data)
+
+    def _seconds_for(self, kind: Kind, method: str) -> float:
+        if kind is LEASE:
+            return LEASE_TIMEOUT_SECONDS
+        return READ_TIMEOUT_SECONDS if method == "GET" else self.permit()
+
+    async def _wait_for_quiet(self, kind: Kind) -> None:
+        """All requests respect what one was told; but a lease that is not renewed is lost."""
+        left = self._quiet_until - time.monotonic()
+        if left > 0 and kind is not LEASE:
+            await asyncio.sleep(left)
+
+    def _keep_quiet(self, error: ApiError) -> None:
+        seconds = min(error.retry_after_seconds, LONGEST_QUIET_SECONDS)
+        self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
+        log.info("API server asked for a pause seconds=%.0f error=%s", seconds, error)
+
+    async def _read_token(self) -> str | None:
+        configuration = self._client.configuration
+        try:
+            token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        except ConfigException as error:
+            raise ApiError(401, f"The token cannot be read: {error}") from error
+        return str(token) if token else None
+
+    async def _renew_token(self) -> None:
+        """Read the token anew: the file may hold a newer one, whatever a clock made of its age."""
+        try:
+            configuration = await self._load()
+        except ConfigException as error:
+            raise ApiError(401, f"The credentials cannot be read: {error}") from error
+        self._client.configuration.api_key = configuration.api_key
+        self._client.configuration.refresh_api_key_hook = configuration.refresh_api_key_hook
 
 
-def _decode(status: int, data: bytes) -> dict[str, Any]:
+def _decode(status: int, headers: Mapping[str, str], data: bytes) -> dict[str, Any]:
+    """The object that was answered; ApiError for a refusal, and for what no API server says."""
     try:
         decoded: dict[str, Any] = json.loads(data) if data else {}
     except ValueError:
-        decoded = {"message": data[:300].decode(errors="replace")}
+        text = data[:300].decode(errors="replace")
+        raise ApiError(status if status >= 400 else 502, f"This is no JSON: {text}") from None
     if status >= 400:
-        raise ApiError(status, decoded.get("message") or "no reason given", decoded.get("details"))
+        details = decoded.get("details")
+        message = decoded.get("message") or "no reason given"
+        raise ApiError(status, message, details, _retry_after(headers))
     return decoded
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """In seconds; Kubernetes writes no dates there."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else 0.0

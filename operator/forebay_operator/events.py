@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
-from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.cluster import Cluster
 from forebay_operator.kinds import EVENT, EVENT_RECORD
+from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note
@@ -73,7 +74,7 @@ async def post_notes(
         memory.posted[said] = now
         try:
             await cluster.create(EVENT_RECORD, build_event(service, note, datetime.now(UTC)))
-        except ApiError as error:
+        except FAILURES as error:
             log.info("Event was not posted reason=%s error=%s", note.reason, error)
     stale = [said for said, at in memory.posted.items() if now - at >= POST_AGAIN_SECONDS]
     for said in stale:
@@ -104,9 +105,10 @@ def build_event(service: Object, note: Note, now: datetime) -> Object:
 
 
 def _unsettled(observed: Observed) -> Iterator[Object]:
-    """Pods that do not run or ail, Jobs without a pod, ReplicaSets that lack pods."""
+    """Pods that are not running, Jobs without a pod, ReplicaSets that lack pods."""
     for pod in (*observed.pods, *observed.job_pods):
-        if not pod["metadata"].get("deletionTimestamp") and (_is_pending(pod) or _ails(pod)):
+        is_leaving = pod["metadata"].get("deletionTimestamp")
+        if not is_leaving and pod.get("status", {}).get("phase", "Pending") == "Pending":
             yield pod
     for job in observed.jobs:
         status = job.get("status") or {}
@@ -115,19 +117,6 @@ def _unsettled(observed: Observed) -> Iterator[Object]:
     for one in observed.replica_sets:
         if (one.get("status") or {}).get("replicas", 0) < one["spec"].get("replicas", 1):
             yield one
-
-
-def _is_pending(pod: Object) -> bool:
-    return bool((pod.get("status") or {}).get("phase", "Pending") == "Pending")
-
-
-def _ails(pod: Object) -> bool:
-    """It runs, but a container was restarted, or started and is not ready: probes may tell why."""
-    status = pod.get("status") or {}
-    return status.get("phase") == "Running" and any(
-        not one.get("ready") and (one.get("started") or one.get("restartCount"))
-        for one in status.get("containerStatuses") or ()
-    )
 
 
 def _created(item: Object) -> datetime:

@@ -24,9 +24,12 @@ NAME = "forebay-operator"
 DURATION_SECONDS = 15
 """Nobody else takes the lease before it was unchanged for this long."""
 DEADLINE_SECONDS = 10.0
-"""The holder writes nothing later than this after its last renewal; a write takes at most 4 s more.
-"""
+"""The holder begins no write later than this after its last renewal."""
+LAST_WRITE_SECONDS = 14.0
+"""And lets none go on for longer than this; before that, a write has all the time there is."""
 RENEW_SECONDS = 2.0
+"""From the beginning of one renewal to that of the next, if they do not take longer."""
+RETRY_SECONDS = 0.5
 SOON_SECONDS = 0.1
 
 FAILURES = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
@@ -34,6 +37,11 @@ FAILURES = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 
 class LeaseLost(Exception):
     """This process may write no more."""
+
+
+def read_clock() -> float:
+    """Seconds that pass whatever is done to the wall clock, also while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LeaseHolder:
@@ -44,7 +52,7 @@ class LeaseHolder:
         cluster: Cluster,
         namespace: str,
         identity: str,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = read_clock,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
@@ -62,10 +70,11 @@ class LeaseHolder:
         """Whether this process may write now."""
         return self._clock() - self._renewed_at <= DEADLINE_SECONDS
 
-    def check(self) -> None:
-        """Raise LeaseLost unless this process may write now."""
+    def check(self) -> float:
+        """The seconds that a write may take which begins now; LeaseLost where none may begin."""
         if not self.is_held:
             raise LeaseLost(f"Lease {self._namespace}/{NAME} was not renewed in time")
+        return LAST_WRITE_SECONDS - (self._clock() - self._renewed_at)
 
     async def acquire(self) -> None:
         """Wait until the lease is this process's."""
@@ -92,35 +101,57 @@ class LeaseHolder:
             return False
         try:
             if lease is None:
-                self._held = await self._cluster.create(LEASE, self._build(None))
+                await self._create()
             else:
-                self._held = await self._cluster.replace(LEASE, self._build(lease))
+                await self._replace(lease)
         except ApiError as error:
             if error.status == 409:  # another process was faster
                 return False
             raise
-        self._renewed_at = asked_at
         return True
 
     async def keep(self) -> None:
         """Renew the lease until it is lost, which raises LeaseLost."""
         while True:
             self.beat()
-            await asyncio.sleep(RENEW_SECONDS)
+            age = self._clock() - self._renewed_at
+            await asyncio.sleep(max(RENEW_SECONDS - age, RETRY_SECONDS))
             await self.renew()
 
     async def renew(self) -> None:
         """Renew once; a failure is borne until the deadline, another holder is not."""
-        asked_at = self._clock()
+        try:
+            await self._replace(self._held)
+        except ApiError as error:
+            if error.status in (404, 409):  # somebody wrote it: a person, another, or a late we
+                await self._renew_after_look()
+            else:
+                self._bear(error)
+        except FAILURES as error:
+            self._bear(error)
+
+    async def _renew_after_look(self) -> None:
         try:
             lease = await self._cluster.get(LEASE, self._namespace, NAME)
-            if lease is None or lease["spec"].get("holderIdentity") != self._identity:
+            if lease is None or not self._is_mine(lease):
                 self._renewed_at = float("-inf")
                 raise LeaseLost(f"Lease {self._namespace}/{NAME} was taken")
-            self._held = await self._cluster.replace(LEASE, self._build(lease))
-            self._renewed_at = asked_at
+            await self._replace(lease)
         except FAILURES as error:
-            log.warning("Lease was not renewed error=%r", error)
+            self._bear(error)
+
+    async def _create(self) -> None:
+        asked_at = self._clock()
+        self._held = await self._cluster.create(LEASE, self._build(None))
+        self._renewed_at = asked_at
+
+    async def _replace(self, lease: Object | None) -> None:
+        asked_at = self._clock()
+        self._held = await self._cluster.replace(LEASE, self._build(lease))
+        self._renewed_at = asked_at
+
+    def _bear(self, error: Exception) -> None:
+        log.warning("Lease was not renewed error=%r", error)
         self.check()
 
     async def release(self) -> None:
@@ -128,12 +159,18 @@ class LeaseHolder:
         if self._held is None or self._renewed_at == float("-inf"):
             return
         self._renewed_at = float("-inf")
-        spec = {**self._held["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            await self._cluster.replace(LEASE, {**self._held, "spec": spec})
+            held = await self._cluster.get(LEASE, self._namespace, NAME)
+            if held is None or not self._is_mine(held):
+                return
+            spec = {**held["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._cluster.replace(LEASE, {**held, "spec": spec})
             log.info("Lease was released holder=%s", self._identity)
         except FAILURES as error:
             log.warning("Lease was not released error=%r", error)
+
+    def _is_mine(self, lease: Object) -> bool:
+        return bool((lease.get("spec") or {}).get("holderIdentity") == self._identity)
 
     def _is_free(self, lease: Object, now: float) -> bool:
         spec, version = lease.get("spec") or {}, lease["metadata"]["resourceVersion"]
@@ -147,7 +184,7 @@ class LeaseHolder:
     def _build(self, lease: Object | None) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec: Object = (lease or {}).get("spec") or {}
-        is_mine = spec.get("holderIdentity") == self._identity
+        is_mine = lease is not None and self._is_mine(lease)
         transitions = spec.get("leaseTransitions", 0) + (0 if is_mine or lease is None else 1)
         metadata = {"namespace": self._namespace, "name": NAME}
         if lease is not None:

@@ -6,14 +6,16 @@ writes nothing: no annotations, no finalizers.
 """
 
 import logging
+import random
+from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
-from kubernetes.aio import config as kubeconfig
-from kubernetes.aio.client.configuration import Configuration
 
 from forebay_operator.cluster import ApiError, KubernetesCluster
 from forebay_operator.controller import Controller
+from forebay_operator.credentials import Login, load_configuration
 from forebay_operator.kinds import (
     CHILDREN,
     INFERENCE_SERVICE,
@@ -27,36 +29,16 @@ from forebay_operator.planning import plan
 from forebay_operator.settings import read_settings
 
 RETRY_SECONDS = 3.0
+LONGEST_BACKOFF_SECONDS = 4.0
 
 _running: list[Controller] = []
+_login = Login()
 
 
 @kopf.on.login()
 async def login(**_: Any) -> kopf.ConnectionInfo:
-    """Give kopf the same credentials that our own requests use, read anew each time."""
-    configuration = await load_configuration()
-    token = await configuration.get_api_key_with_prefix("BearerToken")
-    return kopf.ConnectionInfo(
-        server=configuration.host,
-        ca_path=configuration.ssl_ca_cert,
-        insecure=not configuration.verify_ssl,
-        scheme="Bearer" if token else None,
-        token=token.split(" ", 1)[-1] if token else None,
-        certificate_path=configuration.cert_file,
-        private_key_path=configuration.key_file,
-    )
-
-
-async def load_configuration() -> Configuration:
-    """The pod's own credentials inside a cluster, the kubeconfig's elsewhere."""
-    configuration = Configuration()
-    try:
-        kubeconfig.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except kubeconfig.ConfigException:
-        await kubeconfig.load_kube_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
-        )
-    return configuration
+    """Give kopf its credentials."""
+    return await _login.answer()
 
 
 @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
@@ -64,7 +46,7 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Set kopf up, wait for the API server and the CRD, and begin to compete for the lease."""
     configure(settings)
     process = read_settings()
-    cluster = KubernetesCluster(await load_configuration())
+    cluster = KubernetesCluster(await load_configuration(), load_configuration)
     controller = Controller(cluster, process, plan)
     try:
         namespace = process.namespaces[0] if process.namespaces else None
@@ -96,6 +78,18 @@ async def check_watches(**_: Any) -> str:
     return "ok"
 
 
+class Backoffs:
+    """Seconds between kopf's tries, without an end: an outage is no reason to end a watch.
+
+    They stay short, for a watch that sleeps is blind after the outage; and no two are alike, for
+    all watches try at once.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        for longest in chain((0.5, 1.0, 2.0), repeat(LONGEST_BACKOFF_SECONDS)):
+            yield longest * (0.5 + random.random() / 2)
+
+
 async def notice(event: kopf.RawEvent, **_: Any) -> None:
     """Hand one event over."""
     for controller in _running:
@@ -113,6 +107,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.chunk_size = 500
     settings.networking.request_timeout = 60
     settings.networking.enforce_retry_after = True
+    settings.networking.error_backoffs = Backoffs()
     settings.execution.default_backoff = 5
     settings.queueing.error_delays = [1, 2, 5, 10, 30, 60]
     settings.queueing.exit_timeout = 0.5

@@ -64,13 +64,6 @@ class ApiServer:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
         return done
 
-    def wait_for_kinds(self) -> None:
-        """Wait until every CRD is established; for a moment kubectl fails on one that is new."""
-        wait = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        deadline = time.monotonic() + 30
-        while self.kubectl(*wait, check=time.monotonic() > deadline).returncode:
-            time.sleep(0.1)
-
     def request(
         self, method: str, path: str, body: Any = None, kind: str = "application/json"
     ) -> tuple[int, Any]:
@@ -79,16 +72,11 @@ class ApiServer:
         message = urllib.request.Request(self.url + path, data, {"Content-Type": kind})
         message.method = method
         try:
-            with urllib.request.urlopen(message, context=trust(self.folder), timeout=20) as answer:
+            with urllib.request.urlopen(message, context=_trust(self.folder), timeout=20) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
-
-    def requests_of(self, user: str) -> list[dict[str, Any]]:
-        """What a user asked of the server, as its audit log has it."""
-        entries = map(json.loads, (self.folder / "audit.log").read_text().splitlines())
-        return [one for one in entries if one["user"]["username"] == user]
 
     def audited(self, user: str) -> set[tuple[str, str, str]]:
         """What a user was seen to need: verb, group and resource, with its subresource.
@@ -96,17 +84,19 @@ class ApiServer:
         Applying what is not there yet needs the right to create it, too.
         """
         asked = set()
-        for entry in self.requests_of(user):
-            if thing := entry.get("objectRef"):
+        for line in (self.folder / "audit.log").read_text().splitlines():
+            entry = json.loads(line)
+            thing = entry.get("objectRef")
+            if entry["user"]["username"] == user and thing:
                 resource = "/".join(filter(None, (thing["resource"], thing.get("subresource"))))
                 is_new = entry["verb"] == "patch" and entry["responseStatus"].get("code") == 201
                 verbs = ("patch", "create") if is_new else (entry["verb"],)
                 asked |= {(verb, thing.get("apiGroup", ""), resource) for verb in verbs}
         return asked
 
-    def kubeconfig_with_token(self, name: str, token: str) -> Path:
-        """Write a kubeconfig whose user is a bearer token."""
-        return _write_kubeconfig(self.folder, name, self.url, {"token": token})
+    def kubeconfig_with_token(self, name: str, token: str, url: str = "") -> Path:
+        """Write a kubeconfig whose user is a bearer token; `url` leads there by a detour."""
+        return _write_kubeconfig(self.folder, name, url or self.url, {"token": token})
 
 
 @contextmanager
@@ -186,7 +176,7 @@ def _wait_until_ready(server: ApiServer) -> None:
     while time.monotonic() < deadline:
         try:
             address = f"{server.url}/readyz"
-            with urllib.request.urlopen(address, context=trust(server.folder), timeout=5):
+            with urllib.request.urlopen(address, context=_trust(server.folder), timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
@@ -195,8 +185,7 @@ def _wait_until_ready(server: ApiServer) -> None:
 
 
 @cache
-def trust(folder: Path) -> SSLContext:
-    """How an administrator speaks to the server of a folder."""
+def _trust(folder: Path) -> SSLContext:
     context = create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
     return context

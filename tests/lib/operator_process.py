@@ -1,13 +1,14 @@
 """The operator as it runs in a cluster: a `kopf run` process of its own against a test's API
 server."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +66,15 @@ def run_operator(
     namespaces: tuple[str, ...] = (),
     name: str = "operator-1",
     lease_namespace: str = "forebay-system",
+    constants: Mapping[str, object] | None = None,
 ) -> Iterator[OperatorProcess]:
-    """Start an operator for all namespaces, or for some, and end it with the block."""
+    """Start an operator for all namespaces, or for some, and end it with the block.
+
+    `constants` are set in its modules before anything runs: `package.module.NAME` to value.
+    """
     scope = [flag for one in namespaces for flag in ("-n", one)] or ["-A"]
-    command = [sys.executable, "-m", "kopf", "run", *scope, "-m", "forebay_operator.main"]
+    modules = ["-m", "shortened_waits", "-m", "forebay_operator.main"]
+    command = [sys.executable, "-m", "kopf", "run", *scope, *modules]
     environ = os.environ | {
         "KUBECONFIG": str(kubeconfig),
         "FOREBAY_RUNTIME_IMAGE": "localhost/forebay-runtime:test",
@@ -77,6 +83,10 @@ def run_operator(
         "FOREBAY_METRICS_PORT": "127.0.0.1:0",
         "POD_NAME": name,
         "POD_NAMESPACE": lease_namespace,
+        "FOREBAY_TEST_CONSTANTS": json.dumps(constants or {}),
+        "PYTHONPATH": os.pathsep.join(
+            (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
+        ),
         "PYTHONWARNINGS": "default",
         "PYTHONFAULTHANDLER": "1",
     }

@@ -20,16 +20,8 @@ PATHS = {
     "pods": "/api/v1",
     "services": "/api/v1",
     "serviceaccounts": "/api/v1",
-    "poddisruptionbudgets": "/apis/policy/v1",
 }
-CHILDREN = (
-    "deployments",
-    "controllerrevisions",
-    "jobs",
-    "services",
-    "serviceaccounts",
-    "poddisruptionbudgets",
-)
+CHILDREN = ("deployments", "controllerrevisions", "jobs", "services", "serviceaccounts")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ _TRANSIENT = frozenset(
         "VolumeMountFailed",
         "PodSandboxFailed",
         "NotReady",
-        "SchedulingGated",
-        "NamespaceTerminating",
         "HubUnreachable",
         "HubError",
         "HubTimeout",
