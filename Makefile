@@ -48,8 +48,8 @@ evaluate: $(VENV)/made model ## lm-eval's answers of a served model, as a client
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py
 
-kube: python ## the control plane that component tests start: Kubernetes' own, and kwok's played nodes
-	@e2e/cluster/cluster build kube kwok helm
+kube: python ## the control plane that component tests start: Kubernetes' own, kwok's played nodes, and Flux's applier
+	@e2e/cluster/cluster build kube kwok helm kustomize-controller
 
 cluster: python ## a cluster with the operator in it, and nothing served
 	@$(PYTHON) e2e/lib/demo.py cluster

@@ -8,10 +8,11 @@ time.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from forebay_operator.applied import check, content_of, remember, stamp
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.kinds import DELETION_COST, INFERENCE_SERVICE, POD, Kind, find_kind
 from forebay_operator.lease import FAILURES
-from forebay_operator.memory import Applied, Memory, content_of
+from forebay_operator.memory import Memory
 from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object
 from forebay_operator.planned import ObjectRef
@@ -121,29 +122,24 @@ class Applier:
     async def _apply_child(self, kind: Kind, manifest: Object) -> None:
         name = manifest["metadata"]["name"]
         known = self._store.find(kind, self._key.namespace, name)
-        guarded = manifest
+        guarded = stamp(manifest)
         if known is not None:
-            guarded = {**manifest, "metadata": {**manifest["metadata"], "uid": uid_of(known)}}
+            guarded = {**guarded, "metadata": {**guarded["metadata"], "uid": uid_of(known)}}
         written = await self._cluster.apply(kind, guarded)
-        self._memory.applied[kind.name, name] = Applied(
-            manifest, uid_of(written), version_of(written), content_of(written)
-        )
+        self._memory.applied[kind.name, name] = remember(manifest, written)
         if known is None or content_of(known) != content_of(written):
             log.info("Applied child service=%s kind=%s name=%s", self._key, kind.name, name)
         self._expect(kind, written)
 
     def _is_applied(self, kind: Kind, manifest: Object) -> bool:
         """Whether this manifest was applied to this object, and nobody changed the object since."""
-        name = manifest["metadata"]["name"]
-        applied = self._memory.applied.get((kind.name, name))
-        known = self._store.find(kind, self._key.namespace, name)
-        if applied is None or known is None or applied.manifest != manifest:
-            return False
-        if applied.uid != uid_of(known):
-            return False
-        if applied.resource_version >= version_of(known):
-            return True
-        return applied.content == content_of(known)
+        place = kind.name, manifest["metadata"]["name"]
+        known = self._store.find(kind, self._key.namespace, place[1])
+        applied = self._memory.applied.get(place)
+        found = None if known is None else check(manifest, known, applied)
+        if found is not None:
+            self._memory.applied[place] = found
+        return found is not None
 
     async def _find(self, kind: Kind, name: str) -> Object | None:
         """From the store; by a request where the store has nothing, which need not mean much."""

@@ -105,10 +105,9 @@ def build_event(service: Object, note: Note, now: datetime) -> Object:
 
 
 def _unsettled(observed: Observed) -> Iterator[Object]:
-    """Pods that are not running, Jobs without a pod, ReplicaSets that lack pods."""
+    """Pods that do not run or ail, Jobs without a pod, ReplicaSets that lack pods."""
     for pod in (*observed.pods, *observed.job_pods):
-        is_leaving = pod["metadata"].get("deletionTimestamp")
-        if not is_leaving and pod.get("status", {}).get("phase", "Pending") == "Pending":
+        if not pod["metadata"].get("deletionTimestamp") and (_is_pending(pod) or _ails(pod)):
             yield pod
     for job in observed.jobs:
         status = job.get("status") or {}
@@ -117,6 +116,19 @@ def _unsettled(observed: Observed) -> Iterator[Object]:
     for one in observed.replica_sets:
         if (one.get("status") or {}).get("replicas", 0) < one["spec"].get("replicas", 1):
             yield one
+
+
+def _is_pending(pod: Object) -> bool:
+    return bool((pod.get("status") or {}).get("phase", "Pending") == "Pending")
+
+
+def _ails(pod: Object) -> bool:
+    """It runs, but a container was restarted, or started and is not ready: probes may tell why."""
+    status = pod.get("status") or {}
+    return status.get("phase") == "Running" and any(
+        not one.get("ready") and (one.get("started") or one.get("restartCount"))
+        for one in status.get("containerStatuses") or ()
+    )
 
 
 def _created(item: Object) -> datetime:

@@ -39,6 +39,7 @@ JOB = Kind("batch", "v1", "Job", "jobs")
 POD = Kind("", "v1", "Pod", "pods")
 NETWORK_SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NODE = Kind("", "v1", "Node", "nodes")
 EVENT = Kind("", "v1", "Event", "events")
 EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
@@ -52,6 +53,7 @@ CHILDREN = (
     POD,
     NETWORK_SERVICE,
     SERVICE_ACCOUNT,
+    DISRUPTION_BUDGET,
 )
 """What belongs to a service; only those that carry the label of MANAGED_SELECTOR are watched."""
 

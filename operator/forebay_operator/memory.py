@@ -2,21 +2,10 @@
 purpose."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from forebay_operator.applied import Applied
 from forebay_operator.observed import Object, ScalingMemory
 from forebay_operator.store import Written
-
-
-@dataclass(frozen=True)
-class Applied:
-    """A manifest as it was applied, and what the object looked like then."""
-
-    manifest: Object
-    uid: str
-    resource_version: int
-    content: Object
-    """The object without its status and what every write changes."""
 
 
 @dataclass
@@ -40,10 +29,3 @@ class Memory:
     asked_for: set[str] = field(default_factory=set)
     """Uids of finished Jobs whose pods were asked for."""
     warnings: tuple[Object, ...] = ()
-
-
-def content_of(item: Object) -> dict[str, Any]:
-    """What a manifest can decide about an object: everything but its status and bookkeeping."""
-    bookkeeping = ("resourceVersion", "managedFields", "generation")
-    metadata = {name: text for name, text in item["metadata"].items() if name not in bookkeeping}
-    return {**{name: part for name, part in item.items() if name != "status"}, "metadata": metadata}

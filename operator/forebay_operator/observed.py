@@ -42,9 +42,30 @@ class PodLoad:
 
 
 @dataclass(frozen=True)
+class LeavingPod:
+    """What is remembered of a pod that drains, so that its end can be judged when it is gone."""
+
+    name: str
+    stops_at: datetime
+    """When its runtime cuts what it still holds."""
+    num_held: int | None = None
+    """Requests, as it said last; None where it never answered."""
+    is_judged: bool = False
+
+
+@dataclass(frozen=True)
+class Contest:
+    """An autoscaler that sets the replicas of the Deployment instead of the service's."""
+
+    seen_at: datetime
+    """When its number was there last."""
+    put_back_at: datetime
+
+
+@dataclass(frozen=True)
 class ScalingMemory:
-    """What scaling remembers between decisions; kept in memory only, lost with the operator on
-    purpose."""
+    """What scaling and draining remember between decisions; kept in memory only, lost with the
+    operator on purpose."""
 
     started_at: datetime
     """When this operator began to watch: nothing scales down before one full window after it."""
@@ -61,6 +82,11 @@ class ScalingMemory:
     """How many waited then."""
     reported_at: datetime | None = None
     """When live numbers were last put into status: at most every 30 s."""
+    leaving: Mapping[str, LeavingPod] = field(default_factory=dict)
+    """Pods that drain, by uid."""
+    contest: Contest | None = None
+    is_fresh: bool = True
+    """Whether this operator has decided nothing yet."""
 
 
 @dataclass(frozen=True)

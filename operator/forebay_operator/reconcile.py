@@ -113,11 +113,11 @@ class Reconciler:
             await applier.apply_children(decided.children, observed.foreign)
             await applier.delete(decided.deletions)
         except Refused as refusal:
+            refused = replace(observed, apply_error=refusal.sentence)
+            await self._tell(applier, memory, observed, self._planner(refused, now))
             if refusal.is_namespace_terminating:
                 self._queue.add_later(observed.key, TERMINATING_SECONDS)
                 return decided
-            refused = replace(observed, apply_error=refusal.sentence)
-            await self._tell(applier, memory, observed, self._planner(refused, now))
             raise
         finally:
             memory.written_at = time.monotonic()

@@ -10,8 +10,16 @@ with a version that is not older.
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
-from forebay_operator.cluster import Listing
-from forebay_operator.kinds import INFERENCE_SERVICE, INSPECTION_LABEL, NODE, SERVICE_LABEL, Kind
+from forebay_operator.cluster import MANAGER, Listing
+from forebay_operator.endings import find_ending
+from forebay_operator.kinds import (
+    DEPLOYMENT,
+    INFERENCE_SERVICE,
+    INSPECTION_LABEL,
+    NODE,
+    SERVICE_LABEL,
+    Kind,
+)
 from forebay_operator.observed import Key, Object
 
 MAX_TOMBSTONES = 50_000
@@ -211,19 +219,41 @@ def _trim(item: Object) -> Object:
     if item["kind"] == NODE.name:
         return _trim_node(item)
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
+    if item["kind"] == DEPLOYMENT.name and (rivals := _list_rivals(item)):
+        metadata["managedFields"] = rivals
     return {**item, "metadata": metadata}
+
+
+def _list_rivals(deployment: Object) -> list[Object]:
+    """Who else owns the replicas; what else they own nobody reads."""
+    return [
+        {"manager": entry["manager"]}
+        for entry in deployment["metadata"].get("managedFields") or ()
+        if entry.get("manager") != MANAGER["fieldManager"]
+        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
 
 
 def _trim_node(item: Object) -> Object:
     metadata, status = item["metadata"], item.get("status") or {}
+    ending = find_ending(item)
     names = ("name", "uid", "resourceVersion", "labels")
     return {
         "kind": NODE.name,
+        **({"spec": {"taints": [{"key": ending}]}} if ending else {}),
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "status": {"allocatable": status.get("allocatable") or {}},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            # Without its heartbeat, which would make it another node every minute.
+            "conditions": [
+                {"type": one["type"], "status": one["status"]}
+                for one in status.get("conditions") or ()
+                if one["type"] == "Ready"
+            ],
+        },
     }
 
 
 def _is_same_node(known: Object, kept: Object) -> bool:
-    is_same = known["status"] == kept["status"]
+    is_same = known["status"] == kept["status"] and known.get("spec") == kept.get("spec")
     return is_same and bool(known["metadata"].get("labels") == kept["metadata"].get("labels"))

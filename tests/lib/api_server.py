@@ -64,6 +64,13 @@ class ApiServer:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
         return done
 
+    def wait_for_kinds(self) -> None:
+        """Wait until every CRD is established; for a moment kubectl fails on one that is new."""
+        wait = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        deadline = time.monotonic() + 30
+        while self.kubectl(*wait, check=time.monotonic() > deadline).returncode:
+            time.sleep(0.1)
+
     def request(
         self, method: str, path: str, body: Any = None, kind: str = "application/json"
     ) -> tuple[int, Any]:
@@ -72,11 +79,16 @@ class ApiServer:
         message = urllib.request.Request(self.url + path, data, {"Content-Type": kind})
         message.method = method
         try:
-            with urllib.request.urlopen(message, context=_trust(self.folder), timeout=20) as answer:
+            with urllib.request.urlopen(message, context=trust(self.folder), timeout=20) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
+
+    def requests_of(self, user: str) -> list[dict[str, Any]]:
+        """What a user asked of the server, as its audit log has it."""
+        entries = map(json.loads, (self.folder / "audit.log").read_text().splitlines())
+        return [one for one in entries if one["user"]["username"] == user]
 
     def audited(self, user: str) -> set[tuple[str, str, str]]:
         """What a user was seen to need: verb, group and resource, with its subresource.
@@ -84,10 +96,8 @@ class ApiServer:
         Applying what is not there yet needs the right to create it, too.
         """
         asked = set()
-        for line in (self.folder / "audit.log").read_text().splitlines():
-            entry = json.loads(line)
-            thing = entry.get("objectRef")
-            if entry["user"]["username"] == user and thing:
+        for entry in self.requests_of(user):
+            if thing := entry.get("objectRef"):
                 resource = "/".join(filter(None, (thing["resource"], thing.get("subresource"))))
                 is_new = entry["verb"] == "patch" and entry["responseStatus"].get("code") == 201
                 verbs = ("patch", "create") if is_new else (entry["verb"],)
@@ -176,7 +186,7 @@ def _wait_until_ready(server: ApiServer) -> None:
     while time.monotonic() < deadline:
         try:
             address = f"{server.url}/readyz"
-            with urllib.request.urlopen(address, context=_trust(server.folder), timeout=5):
+            with urllib.request.urlopen(address, context=trust(server.folder), timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
@@ -185,7 +195,8 @@ def _wait_until_ready(server: ApiServer) -> None:
 
 
 @cache
-def _trust(folder: Path) -> SSLContext:
+def trust(folder: Path) -> SSLContext:
+    """How an administrator speaks to the server of a folder."""
     context = create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
     return context

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from api_server import BINARIES
+from api_server import BINARIES, ApiServer
 
 CHART = Path(__file__).parents[2] / "charts/forebay"
 RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -52,6 +52,14 @@ def render_rights(*values: str, namespace: str = "forebay-system") -> str:
     """The account and the roles alone, for a test's own operator."""
     objects = render_objects(*values, namespace=namespace)
     return yaml.safe_dump_all([one for one in objects if one["kind"] in RIGHTS])
+
+
+def install_rights(server: ApiServer) -> None:
+    """The CRDs, the operator's namespace, and what it may do."""
+    server.kubectl("apply", "-f", str(CHART.parents[1] / "crds"))
+    server.wait_for_kinds()
+    server.kubectl("create", "namespace", "forebay-system")
+    server.kubectl("apply", "-f", "-", stdin=render_rights())
 
 
 def list_rules(*values: str) -> set[Rule]:

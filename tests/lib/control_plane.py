@@ -5,7 +5,7 @@ What becomes of a pod is said by annotations that a test puts into `spec.podTemp
 (see FATES); an inspection Job's pod succeeds and finds SMOLLM2.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,18 @@ _ADDRESSES = (f"--cidr={POD_ADDRESSES}", "--node-ip=127.0.0.1")
 
 
 @contextmanager
-def start_control_plane(folder: Path) -> Iterator[ApiServer]:
-    """Start everything in `folder`; there are no nodes yet."""
+def start_control_plane(
+    folder: Path, install: Callable[[ApiServer], object]
+) -> Iterator[ApiServer]:
+    """Start everything in `folder`; there are no nodes yet.
+
+    What `install` brings is there before the controllers: the garbage collector learns of new kinds
+    half a minute later.
+    """
     kube = BINARIES / "kube"
     with ExitStack() as stack:
         server = stack.enter_context(start_api_server(folder))
+        install(server)
         access = ("--kubeconfig", server.kubeconfig, "--leader-elect=false")
         rates = ("--kube-api-qps=500", "--kube-api-burst=1000", "--secure-port=0")
         controllers = ("kube-controller-manager", *access, *rates, *_controller_flags(folder))

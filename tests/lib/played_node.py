@@ -20,8 +20,16 @@ PATHS = {
     "pods": "/api/v1",
     "services": "/api/v1",
     "serviceaccounts": "/api/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
 }
-CHILDREN = ("deployments", "controllerrevisions", "jobs", "services", "serviceaccounts")
+CHILDREN = (
+    "deployments",
+    "controllerrevisions",
+    "jobs",
+    "services",
+    "serviceaccounts",
+    "poddisruptionbudgets",
+)
 
 
 @dataclass(frozen=True)

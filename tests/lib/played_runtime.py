@@ -1,7 +1,10 @@
 """Plays the runtime of pods: an HTTP server that says a load, on a loopback address of each pod's
 own."""
 
+import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,3 +50,49 @@ def _handler(said: Load) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+@contextmanager
+def play_every_runtime(said: Load, port: int = 8000) -> Iterator[None]:
+    """Answer `GET /load` for every address of this machine, in a process of its own.
+
+    RuntimeError where the port is taken.
+    """
+    command = [sys.executable, __file__, str(port), json.dumps(said)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        if process.stdout is None or not process.stdout.readline():
+            raise RuntimeError(f"Port {port} is taken")
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class _Always(asyncio.Protocol):
+    """Says one answer to whatever is asked, on connections that are kept."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(self._answer * data.count(b"\r\n\r\n"))
+
+
+async def _serve(port: int, body: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    answer = head.encode() + b"\r\n\r\n" + body
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Always(answer), "0.0.0.0", port, backlog=4096)
+    print("listening", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1]), sys.argv[2].encode()))

@@ -31,6 +31,7 @@ class ToyCluster:
         self.job_pods: list[dict[str, Any]] = []
         self.loads: dict[str, PodLoad] = {}
         self.warnings: tuple[dict[str, Any], ...] = ()
+        self.nodes: tuple[dict[str, Any], ...] = ()
         self.foreign: tuple[str, ...] = ()
         self.apply_error = ""
         self.memory: ScalingMemory | None = None
@@ -52,6 +53,7 @@ class ToyCluster:
             jobs=tuple(self._of("Job")),
             job_pods=tuple(self.job_pods),
             pods=tuple(self.pods),
+            nodes=self.nodes,
             loads=self.loads,
             warnings=self.warnings,
             foreign=self.foreign,
@@ -199,7 +201,7 @@ class ToyCluster:
         digest = spec["template"]["metadata"]["labels"][HASH]
         new = [one for one in self.pods if _hash(one) == digest]
         old = [one for one in self.pods if _hash(one) != digest]
-        floor = wanted - rolling["maxUnavailable"]
+        floor = wanted - _count_of(rolling["maxUnavailable"], wanted)
         num_spare = sum(map(_is_ready, self.pods)) - floor
         for one in sorted(old, key=_is_ready):
             room = len(self.pods) - floor - sum(not _is_ready(pod) for pod in new)
@@ -240,6 +242,11 @@ class ToyCluster:
 def with_settings(cluster: ToyCluster, **changes: str) -> None:
     """The platform team changes its settings."""
     cluster.settings = replace(cluster.settings, **changes)  # type: ignore[arg-type]
+
+
+def _count_of(share: int | str, whole: int) -> int:
+    """A share of the replicas, as Deployments write it."""
+    return whole * int(share.removesuffix("%")) // 100 if isinstance(share, str) else share
 
 
 def _owner(pod: Mapping[str, Any]) -> str:

@@ -26,6 +26,9 @@ A component test compares these rules with the requests that the operator is see
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [pods] # patch writes one annotation, controller.kubernetes.io/pod-deletion-cost
   verbs: [get, list, watch, patch]

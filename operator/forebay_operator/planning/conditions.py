@@ -9,8 +9,12 @@ from typing import Literal
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
+from forebay_operator.planning.contest import CONDITION as CONTEST
+from forebay_operator.planning.contest import describe_contest
 from forebay_operator.planning.inspection import describe_model
 from forebay_operator.planning.outlook import Outlook
+from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.rollout import REPLACING
 from forebay_operator.planning.situation import Manifest, find_condition
 from forebay_operator.planning.timestamps import to_time
 
@@ -38,6 +42,7 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
         _judge_availability(outlook),
         ready,
         _judge_activity(outlook, ready),
+        _judge_contest(outlook),
     )
     return tuple(condition for condition in found if condition is not None)
 
@@ -81,7 +86,7 @@ def _judge_fit(outlook: Outlook) -> Condition | None:
 
 
 def _judge_creation(outlook: Outlook) -> Condition | None:
-    cause = outlook.refusal or outlook.progress.creation_cause
+    cause = outlook.refusal or outlook.creation_cause
     if cause is not None:
         return failed("PodsCreated", cause)
     if outlook.revision is None:
@@ -105,10 +110,7 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
     if outlook.progress.is_complete:
         message = "Every wanted replica runs and is ready."
         return Condition("Progressing", "True", "Complete", message)
-    if outlook.rollout.explanation:
-        message = f"{outlook.rollout.explanation}: {_count(outlook)}."
-        return Condition("Progressing", "True", "Replacing", message)
-    return Condition("Progressing", "True", _activity(outlook), f"{_count(outlook)}.")
+    return Condition("Progressing", "True", *_activity(outlook))
 
 
 def _judge_availability(outlook: Outlook) -> Condition:
@@ -132,7 +134,7 @@ def _judge_ready(outlook: Outlook) -> Condition:
         return failed("Ready", outlook.cause)
     if not outlook.is_current:
         return Condition("Ready", "False", "Inspecting", "The model's headers are being read.")
-    return Condition("Ready", "False", _activity(outlook), f"{_count(outlook)}.")
+    return Condition("Ready", "False", *_activity(outlook))
 
 
 def _judge_activity(outlook: Outlook, ready: Condition) -> Condition | None:
@@ -141,20 +143,29 @@ def _judge_activity(outlook: Outlook, ready: Condition) -> Condition | None:
         return None
     cause = outlook.cause
     needs_person = cause is not None and not cause.is_transient
-    kind = "Stalled" if needs_person or outlook.progress.is_overdue else "Reconciling"
+    kind = "Stalled" if needs_person or outlook.is_overdue else "Reconciling"
     return Condition(kind, "True", ready.reason, ready.message)
 
 
-def _activity(outlook: Outlook) -> str:
-    if outlook.progress.num_ready == 0:
-        return "Starting"
-    if outlook.progress.num_updated < outlook.progress.num_existing:
-        return "RollingOut"
-    return "Scaling"
+def _judge_contest(outlook: Outlook) -> Condition | None:
+    if outlook.headcount.contest is None:
+        return None
+    message = describe_contest(outlook.situation.service)
+    return Condition(CONTEST, "True", "ScalesDeployment", message)
 
 
-def _count(outlook: Outlook) -> str:
+def _activity(outlook: Outlook) -> tuple[str, str]:
+    """A reason and a sentence while nothing is wrong."""
     progress = outlook.progress
+    if outlook.rollout.explanation:
+        return REPLACING, f"{outlook.rollout.explanation}: {_count(progress)}."
+    if progress.num_ready == 0:
+        return "Starting", f"{_count(progress)}."
+    is_rolling = progress.num_updated < progress.num_existing
+    return "RollingOut" if is_rolling else "Scaling", f"{_count(progress)}."
+
+
+def _count(progress: Progress) -> str:
     wanted = "replica is" if progress.num_wanted == 1 else "replicas are"
     return (
         f"{progress.num_wanted} {wanted} wanted, pods of this generation: {progress.num_updated}, "

@@ -7,22 +7,26 @@ from forebay_operator.observed import Observed
 from forebay_operator.planned import Plan
 from forebay_operator.planning.children.serving import (
     build_deployment,
+    build_disruption_budget,
     build_network_service,
     build_service_account,
 )
-from forebay_operator.planning.draining import choose_deletion_costs
+from forebay_operator.planning.draining import choose_deletion_costs, seconds_to_retell
+from forebay_operator.planning.drains import follow_drains
+from forebay_operator.planning.headcount import Headcount, count_heads
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
 from forebay_operator.planning.notes import write_notes
+from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
 from forebay_operator.planning.revision import (
     Revision,
     build_revision,
+    find_revision,
     is_of_spec,
-    newest_revision,
     plan_history,
 )
-from forebay_operator.planning.rollout import RolloutStep, choose_nudge, choose_rollout_step
+from forebay_operator.planning.rollout import RolloutStep, choose_rollout_step
 from forebay_operator.planning.scaling import ScalingStep, plan_replicas
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
@@ -43,11 +47,12 @@ def plan(observed: Observed, now: datetime) -> Plan:
     except SpecError as error:
         return plan_invalid_spec(observed, str(error), now)
     knowledge = plan_inspection(situation)
-    newest = newest_revision(situation)
+    newest = find_revision(situation)
     sizing = _size_if_needed(situation, knowledge, newest)
     revision = build_revision(situation, knowledge, sizing, newest) or newest
     scaling = plan_replicas(situation, revision.plan["maxNumSeqs"] if revision else 1)
-    outlook = _look_out(situation, knowledge, sizing, revision, scaling.num_replicas)
+    headcount = count_heads(situation, scaling.num_replicas)
+    outlook = _look_out(situation, knowledge, sizing, revision, headcount)
     return _write_plan(outlook, scaling)
 
 
@@ -65,10 +70,10 @@ def _look_out(
     knowledge: ModelKnowledge,
     sizing: Sizing,
     revision: Revision | None,
-    num_replicas: int,
+    headcount: Headcount,
 ) -> Outlook:
     wanted_hash = revision.template_hash if revision else ""
-    progress = read_progress(situation, num_replicas, wanted_hash)
+    progress = read_progress(situation, headcount.num_wanted, wanted_hash)
     return Outlook(
         situation=situation,
         knowledge=knowledge,
@@ -76,40 +81,52 @@ def _look_out(
         revision=revision,
         is_current=is_of_spec(revision, situation.service),
         progress=progress,
-        rollout=choose_rollout_step(situation, wanted_hash) if revision else RolloutStep(),
+        rollout=(
+            choose_rollout_step(situation, wanted_hash, progress) if revision else RolloutStep()
+        ),
         nudge=choose_nudge(progress, situation.now),
+        headcount=headcount,
     )
 
 
 def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
-    situation = outlook.situation
+    situation, headcount = outlook.situation, outlook.headcount
     status = build_status(outlook, scaling.status)
-    memory = scaling.memory
+    drains = follow_drains(situation, outlook.revision.template_hash if outlook.revision else "")
+    memory = replace(
+        scaling.memory, leaving=drains.leaving, contest=headcount.contest, is_fresh=False
+    )
     if situation.may_refresh:
         memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
     return Plan(
-        children=_build_children(outlook, scaling.num_replicas),
+        children=_build_children(outlook),
         deletions=(*outlook.knowledge.deletions, *history),
-        deletion_costs=choose_deletion_costs(situation, scaling.num_replicas),
+        deletion_costs=choose_deletion_costs(situation, headcount.num_told),
         status=status,
-        notes=write_notes(situation, status, scaling.decision),
-        tallies=scaling.tallies,
+        notes=(
+            *write_notes(situation, status, scaling.decision),
+            *headcount.notes,
+            *drains.notes,
+        ),
+        tallies=(*scaling.tallies, *drains.tallies),
         scaling_inputs=scaling.inputs,
         look_again_seconds=_look_again(outlook, scaling),
         memory=memory,
     )
 
 
-def _build_children(outlook: Outlook, num_replicas: int) -> tuple[Manifest, ...]:
+def _build_children(outlook: Outlook) -> tuple[Manifest, ...]:
     """In the order of need: a pod cannot be created before its account exists."""
     service = outlook.situation.service
     children = [build_service_account(service), build_network_service(service)]
     children += outlook.knowledge.children
     if outlook.revision is not None:
         template, pace = outlook.revision.template, outlook.rollout.pace
+        num_pods, num_successors = outlook.headcount.num_told, outlook.headcount.num_successors
         children.append(outlook.revision.manifest)
-        children.append(build_deployment(service, template, num_replicas, pace, outlook.nudge))
+        children.append(build_deployment(service, template, num_pods, pace, outlook.nudge))
+        children.append(build_disruption_budget(service, num_successors))
     return tuple(children)
 
 
@@ -119,6 +136,8 @@ def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
         scaling.look_again_seconds,
+        outlook.headcount.look_again_seconds,
+        seconds_to_retell(outlook.situation),
         outlook.nudge.look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,
     )

@@ -8,12 +8,9 @@ from datetime import datetime
 from forebay_budget.inspection import Inspection, ModelError
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause, trim
-from forebay_operator.planning.causes.diagnosis import (
-    Patient,
-    diagnose_pod,
-    explain_taking,
-    last_words,
-)
+from forebay_operator.planning.causes.crashes import last_words
+from forebay_operator.planning.causes.diagnosis import diagnose_pod, explain_taking
+from forebay_operator.planning.causes.patient import Patient
 from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.children.inspection_job import CONTAINER
 from forebay_operator.planning.children.model_source import name_as_written

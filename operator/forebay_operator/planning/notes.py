@@ -3,6 +3,7 @@
 from typing import Any
 
 from forebay_operator.planned import Note
+from forebay_operator.planning.rollout import REPLACING
 from forebay_operator.planning.scaling_report import Decision
 from forebay_operator.planning.situation import Manifest, Situation, find_condition
 
@@ -17,6 +18,7 @@ def write_notes(
     before, after = situation.previous.get("conditions"), status["conditions"]
     notes = [_announce(before, after, kind) for kind in _ANNOUNCED]
     notes.append(_warn(before, after))
+    notes.append(_announce_replacing(before, after))
     if decision is not None:
         notes.append(Note("Normal", "Scaled", decision.message))
     return tuple(note for note in notes if note is not None)
@@ -27,6 +29,16 @@ def _announce(before: Any, after: Any, condition_type: str) -> Note | None:
     if now.get("status") != "True" or was.get("status") == "True":
         return None
     return Note("Normal", now["reason"], now["message"])
+
+
+def _announce_replacing(before: Any, after: Any) -> Note | None:
+    """Said before the first pod goes, once for each generation."""
+    was, now = find_condition(before, "Progressing"), find_condition(after, "Progressing")
+    names = ("reason", "observedGeneration")
+    is_new = any(was.get(name) != now.get(name) for name in names)
+    if now.get("reason") != REPLACING or not is_new:
+        return None
+    return Note("Warning", REPLACING, now["message"])
 
 
 def _warn(before: Any, after: Any) -> Note | None:

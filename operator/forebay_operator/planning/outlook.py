@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
+from forebay_operator.planning.headcount import Headcount
 from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
 from forebay_operator.planning.revision import Revision
-from forebay_operator.planning.rollout import Nudge, RolloutStep
+from forebay_operator.planning.rollout import RolloutStep
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.sizing import Sizing
 
@@ -27,6 +29,7 @@ class Outlook:
     progress: Progress
     rollout: RolloutStep
     nudge: Nudge
+    headcount: Headcount
 
     @property
     def refusal(self) -> Cause | None:
@@ -51,13 +54,27 @@ class Outlook:
             self.refusal,
             None if self.is_current else self.knowledge.cause,
             None if self.is_current else self.sizing.cause,
-            self.progress.creation_cause,
-            self.progress.pod_cause,
+            self.creation_cause,
+            self._unless_room_is_made(self.progress.pod_cause),
             self.device_cause,
             _explain_pause(self.situation) if self.progress.is_paused else None,
-            _explain_overdue(self.situation) if self.progress.is_overdue else None,
+            _explain_overdue(self.situation) if self.is_overdue else None,
         )
         return next((cause for cause in candidates if cause is not None), None)
+
+    @property
+    def creation_cause(self) -> Cause | None:
+        """Why pods are refused."""
+        return self._unless_room_is_made(self.progress.creation_cause)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Its progress deadline has passed, and nothing is being done about it."""
+        return self.progress.is_overdue and not self.rollout.makes_room
+
+    def _unless_room_is_made(self, cause: Cause | None) -> Cause | None:
+        is_room = cause is not None and cause.reason in ("Unschedulable", "QuotaExceeded")
+        return None if is_room and self.rollout.makes_room else cause
 
     @property
     def is_ready(self) -> bool:

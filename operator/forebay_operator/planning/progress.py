@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.causes.diagnosis import Patient, diagnose_pod, seconds_until_ailing
+from forebay_operator.planning.causes.diagnosis import diagnose_pod
+from forebay_operator.planning.causes.patient import Patient, seconds_until_ailing
 from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
@@ -15,6 +16,7 @@ from forebay_operator.planning.pods import (
     template_hash,
 )
 from forebay_operator.planning.situation import Situation, find_condition
+from forebay_operator.planning.timestamps import seconds_since
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Progress:
     is_paused: bool = False
     """Somebody paused the Deployment before it came that far."""
     creation_cause: Cause | None = None
+    over_quota_seconds: float = 0.0
+    """Since when a quota has refused one pod more; 0 where none does."""
     pod_cause: Cause | None = None
     look_again_seconds: float | None = None
     """When a pod that has just become unready has been so for long enough to be called ailing."""
@@ -44,10 +48,13 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
     if deployment is None:
         return Progress(num_wanted, num_ready=num_ready)
     status = deployment.get("status") or {}
-    is_complete = _is_complete(deployment, num_wanted, wanted_hash)
+    staying = _staying(situation, wanted_hash)
+    # The pods' own word counts, too: a Deployment's numbers lag behind a pod that just failed.
+    num_serving = sum(map(is_ready, staying))
+    is_complete = _is_complete(deployment, num_wanted, wanted_hash) and num_serving >= num_wanted
     # What the controller said of an older spec is being mended by this one.
     is_judged = not is_complete and _is_seen(deployment) and _runs(deployment, wanted_hash)
-    staying = _staying(situation, wanted_hash)
+    failure = _replica_failure(deployment) if is_judged else {}
     patients = _examine(situation, staying)
     return Progress(
         num_wanted,
@@ -57,7 +64,8 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         is_complete=is_complete,
         is_paused=not is_complete and bool(deployment["spec"].get("paused")),
         is_overdue=is_judged and _is_overdue(deployment),
-        creation_cause=_creation_cause(situation, deployment) if is_judged else None,
+        creation_cause=_creation_cause(situation, failure),
+        over_quota_seconds=_over_quota_seconds(situation, failure),
         pod_cause=None if is_complete else _pod_cause(patients),
         look_again_seconds=min(filter(None, map(seconds_until_ailing, patients)), default=None),
     )
@@ -90,13 +98,22 @@ def _is_overdue(deployment: Object) -> bool:
     return progressing.get("reason") == "ProgressDeadlineExceeded"
 
 
-def _creation_cause(situation: Situation, deployment: Object) -> Cause | None:
-    """The Deployment repeats what its ReplicaSets are refused, for as long as they are."""
-    conditions = (deployment.get("status") or {}).get("conditions")
-    failure = find_condition(conditions, "ReplicaFailure")
-    if failure.get("status") != "True":
+def _replica_failure(deployment: Object) -> Object:
+    """What its ReplicaSets are refused, for as long as they are; empty where nothing is."""
+    failure = find_condition((deployment.get("status") or {}).get("conditions"), "ReplicaFailure")
+    return failure if failure.get("status") == "True" else {}
+
+
+def _creation_cause(situation: Situation, failure: Object) -> Cause | None:
+    if not failure:
         return None
     return explain_refusal(failure.get("message", ""), situation.service.model.uri)
+
+
+def _over_quota_seconds(situation: Situation, failure: Object) -> float:
+    if "exceeded quota" not in failure.get("message", "") or "lastTransitionTime" not in failure:
+        return 0.0
+    return max(0.001, seconds_since(failure["lastTransitionTime"], situation.now))
 
 
 def _pod_cause(patients: list[Patient]) -> Cause | None:

@@ -65,14 +65,26 @@ class Revision:
         return plan
 
 
-def newest_revision(situation: Situation) -> Revision | None:
-    """What the service was last rolled out with."""
+def find_revision(situation: Situation) -> Revision | None:
+    """What the service was last rolled out with, or what still serves of this very spec.
+
+    An edit that is taken back mid-way finds its pods as they were rendered then, whatever this
+    operator, its settings or the nodes would make of that spec today.
+    """
     rendered = _rendered(situation)
     if not rendered:
         return None
-    newest = rendered[-1]
-    name, number = newest["metadata"]["name"], int(newest["revision"])
-    return Revision(_build_manifest(situation.service, name, dict(newest["data"]), number))
+    newest = _read_revision(situation, rendered[-1], int(rendered[-1]["revision"]))
+    if is_of_spec(newest, situation.service):
+        return newest
+    older = (_read_revision(situation, one, newest.number + 1) for one in reversed(rendered[:-1]))
+    is_wanted = (one for one in older if is_of_spec(one, situation.service))
+    return next((one for one in is_wanted if _serves(situation, one)), newest)
+
+
+def _read_revision(situation: Situation, stored: Object, number: int) -> Revision:
+    name, data = stored["metadata"]["name"], dict(stored["data"])
+    return Revision(_build_manifest(situation.service, name, data, number))
 
 
 def is_of_spec(revision: Revision | None, service: Service) -> bool:

@@ -1,66 +1,111 @@
-"""What the Deployment is told beside its template: how fast that may reach the pods, and a nudge.
+"""How fast a template may reach the pods: with one pod more, with one pod less, or all at once.
 
-Fast means with one pod more, or one pod less, at a time. The nudge wakes a ReplicaSet whose pods
-were refused: its own next try may be a quarter of an hour away. The Deployment controller copies
-the Deployment's annotations onto it, and a ReplicaSet that changed is worked on at once, whatever
-its back-off.
+A pod that serves is given up only for one that is ready, or, where there is no room for both, one
+at a time and after that was announced. Pods that serve nobody are kept for nobody.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.pods import is_leaving, is_ready, pod_condition, template_hash
+from forebay_operator.planning.pods import (
+    RUNTIME_CONTAINER,
+    container_status,
+    is_leaving,
+    is_ready,
+    pod_condition,
+    template_hash,
+)
 from forebay_operator.planning.progress import Progress
-from forebay_operator.planning.situation import Manifest, Situation
+from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import seconds_since
 
-Pace = Literal["Surge", "Replace"]
+Pace = Literal["Surge", "Replace", "Restart"]
 
-NUDGE_ANNOTATION = "forebay.dev/try-again"
-NUDGE_SECONDS = 30
+REPLACING = "Replacing"
+"""The reason of `Progressing` that announces a pod drained before its successor starts."""
 SURGE_PATIENCE_SECONDS = 30.0
-"""How long a surge pod may find no node before an old pod makes room."""
+"""How long there may be no room for a surge pod before an old pod makes some."""
+_ANNOUNCED_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class RolloutStep:
-    """The pace, and for status why it is not the one that was tried first."""
+    """The pace, and what status must say of it."""
 
     pace: Pace = "Surge"
     explanation: str = ""
+    """That pods are drained before their successors start, and why; empty while they are not."""
+    makes_room: bool = False
+    """A pod is about to go or on its way out: that its successor finds no room is no failure."""
     look_again_seconds: float | None = None
 
 
-def choose_rollout_step(situation: Situation, wanted_hash: str) -> RolloutStep:
-    """Surge unless the user says Replace, or Auto finds that surging does not get anywhere."""
+def choose_rollout_step(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
+    """Surge unless nothing old serves, the user says Replace, or Auto finds no room for more."""
     strategy = situation.service.rollout.strategy
-    if strategy != "Auto":
-        return RolloutStep(strategy)
-    pods = [pod for pod in situation.observed.pods if not is_leaving(pod)]
+    pods = situation.observed.pods
     old = [pod for pod in pods if template_hash(pod) != wanted_hash]
+    is_replacing = strategy == "Replace" or _is_replacing(
+        situation.observed.deployment, wanted_hash
+    )
     if not old:
+        return RolloutStep("Replace" if strategy == "Replace" else "Surge")
+    staying = [pod for pod in old if not is_leaving(pod)]
+    if staying and not any(_may_serve(pod) for pod in staying):
+        return RolloutStep("Restart")
+    if strategy == "Surge" or not (staying or is_replacing):
         return RolloutStep()
-    if not any(is_ready(pod) for pod in old):
-        return RolloutStep("Replace", "No pod of the old template is ready, so none is kept for it")
-    if _is_replacing(situation.observed.deployment, wanted_hash):
-        return RolloutStep("Replace", _NO_ROOM)
-    return _judge_surge(situation, [pod for pod in pods if template_hash(pod) == wanted_hash])
+    replacing = _replace(situation, progress)
+    if is_replacing:
+        return replacing
+    return _judge_surge(situation, wanted_hash, progress, replacing)
 
 
-_NO_ROOM = (
-    f"No node took a surge pod for {SURGE_PATIENCE_SECONDS:.0f} seconds, so a pod is drained "
-    "before its successor starts"
-)
+def _may_serve(pod: Object) -> bool:
+    """It serves, or was started and may do so again in a moment."""
+    return is_ready(pod) or bool(container_status(pod, RUNTIME_CONTAINER).get("started"))
 
 
-def _judge_surge(situation: Situation, new: list[Object]) -> RolloutStep:
-    waits = [_unschedulable_seconds(situation, pod) for pod in new]
-    longest = max(waits, default=0.0)
-    if longest >= SURGE_PATIENCE_SECONDS:
-        return RolloutStep("Replace", _NO_ROOM)
-    return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - longest if longest else None)
+def _judge_surge(
+    situation: Situation, wanted_hash: str, progress: Progress, replacing: RolloutStep
+) -> RolloutStep:
+    """Without room for long enough, say that pods will be replaced; once that was said, do it."""
+    pods = situation.observed.pods
+    new = [pod for pod in pods if template_hash(pod) == wanted_hash and not is_leaving(pod)]
+    waits = (_unschedulable_seconds(situation, pod) for pod in new)
+    waited = max((*waits, progress.over_quota_seconds))
+    if waited < SURGE_PATIENCE_SECONDS:
+        return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - waited if waited else None)
+    said = situation.previous_condition("Progressing")
+    is_of_now = said.get("observedGeneration") == situation.service.generation
+    if is_of_now and said.get("reason") == REPLACING:
+        return replacing
+    return RolloutStep("Surge", replacing.explanation, True, _ANNOUNCED_SECONDS)
+
+
+def _replace(situation: Situation, progress: Progress) -> RolloutStep:
+    is_leaving_now = any(map(is_leaving, situation.observed.pods))
+    can_give_one = progress.num_ready >= progress.num_wanted
+    sentence = f"{_reason(situation)}, so {_consequence(progress)}"
+    return RolloutStep("Replace", sentence, is_leaving_now or can_give_one)
+
+
+def _reason(situation: Situation) -> str:
+    generation = situation.service.generation
+    if situation.service.rollout.strategy == "Replace":
+        return f"Generation {generation} rolls out by spec.rollout.strategy Replace"
+    return (
+        f"There is no room for a surge pod of generation {generation} "
+        f"(spec.rollout.strategy is Auto, which waits {SURGE_PATIENCE_SECONDS:.0f} seconds; Surge "
+        "would wait for ever)"
+    )
+
+
+def _consequence(progress: Progress) -> str:
+    if progress.num_wanted == 1:
+        return "the only replica is drained before its successor starts, and nothing serves between"
+    return "one replica at a time is drained before its successor starts"
 
 
 _ROOM = (
@@ -85,24 +130,8 @@ def _unschedulable_seconds(situation: Situation, pod: Object) -> float:
 
 
 def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:
-    """Once it replaces, a rollout goes on so: each new pod would find no node for a surge again."""
+    """Once it replaces, a rollout goes on so: each new pod would find no room for a surge again."""
     if deployment is None or template_hash(deployment["spec"]["template"]) != wanted_hash:
         return False
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-    return rolling.get("maxSurge") in (0, "0")
-
-
-@dataclass(frozen=True)
-class Nudge:
-    """Annotations for the Deployment, and when they change next."""
-
-    annotations: Manifest
-    look_again_seconds: float | None = None
-
-
-def choose_nudge(progress: Progress, now: datetime) -> Nudge:
-    """An annotation that changes every half minute while pods are refused; none otherwise."""
-    if progress.creation_cause is None:
-        return Nudge({})
-    turn, passed = divmod(now.timestamp(), NUDGE_SECONDS)
-    return Nudge({NUDGE_ANNOTATION: str(int(turn))}, NUDGE_SECONDS - passed)
+    return (rolling.get("maxSurge"), rolling.get("maxUnavailable")) == (0, 1)

@@ -11,12 +11,13 @@ from forebay_operator.planning.situation import Manifest
 def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
     """What a reader of the InferenceService sees; a field that does not apply is absent."""
     situation = outlook.situation
+    wanted_hash = outlook.revision.template_hash if outlook.revision else ""
     labels = selector_labels(situation.service)
     optional = {
         "model": outlook.knowledge.model,
         "plan": outlook.revision.plan if outlook.revision else None,
         "scaling": scaling,
-        "draining": list_draining(situation),
+        "draining": list_draining(situation, wanted_hash),
     }
     return {
         "observedGeneration": situation.service.generation,

@@ -60,6 +60,8 @@ class Lifecycle:
         self._drain: asyncio.Task[None] | None = None
         self.phase = Phase.LOADING
         self.num_in_progress = 0
+        self.num_cut = 0
+        """Answers that the drain's end cut short."""
         self.exit_code: asyncio.Future[int] = self._loop.create_future()
 
     @property
@@ -122,7 +124,8 @@ class Lifecycle:
         if self.phase is not Phase.DRAINING:
             return
         if self.num_in_progress:
-            logger.warning("Cut answers=%d", ward.cut_all())
+            self.num_cut = ward.cut_all()
+            logger.warning("Cut answers=%d", self.num_cut)
             await self._until_quiet(_FLUSH_SECONDS)
         self._finish(1 if ward.is_stalled else 0)
 

@@ -78,6 +78,9 @@ async def _serve(options: ServeOptions, load: Callable[[], Model], listener: soc
     logger.info("Stopped code=%d", code)
     if service.failure is not None:
         speak_last_words(describe_cause(service.failure), options.termination_log)
+    elif service.lifecycle.num_cut:
+        # The operator reads the number, and counts the drain as a forced one.
+        speak_last_words(f"answers cut: {service.lifecycle.num_cut}", options.termination_log)
     return code
 
 

@@ -50,14 +50,14 @@ def test_the_last_and_the_next_time(
     assert find_fires(cron, zone, now) == (last, following or datetime(2028, 2, 29, tzinfo=UTC))
 
 
-ZONES = st.sampled_from([BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"])
+ZONES = st.sampled_from([BERLIN, "America/New_York", "America/Santiago", "Asia/Kolkata", "UTC"])
 CRONS = st.builds(
     lambda minute, hour, day: f"{minute} {hour} * * {day}",
     st.sampled_from(["0", "30", "59", "*/20"]),
     st.sampled_from(["1", "2", "3", "1,2,3", "*", "*/2", "8-20"]),
     st.sampled_from(["*", "0", "6,0", "1-5"]),
 )
-MOMENTS = st.sampled_from([utc(3, 8), utc(3, 29), utc(4, 5), utc(10, 4), utc(10, 25), utc(11, 1)])
+MOMENTS = st.sampled_from([utc(3, 8), utc(3, 29), utc(4, 5), utc(9, 6), utc(10, 25), utc(11, 1)])
 
 
 @settings(deadline=None, max_examples=150)

@@ -26,12 +26,20 @@ PENDING, RUNNING = item({"phase": "Pending"}), item({"phase": "Running"})
 JOB = item({"active": 1})
 
 
+def running(**container: Any) -> dict[str, Any]:
+    return item({"phase": "Running", "containerStatuses": [container]})
+
+
 @pytest.mark.parametrize(
     ("parts", "is_suspect"),
     [
         ({}, False),
         ({"pods": (RUNNING,)}, False),
         ({"pods": (PENDING,)}, True),
+        ({"pods": (running(started=False, ready=False, restartCount=0),)}, False),
+        ({"pods": (running(started=True, ready=False, restartCount=0),)}, True),
+        ({"pods": (running(started=False, ready=False, restartCount=2),)}, True),
+        ({"pods": (running(started=True, ready=True, restartCount=2),)}, False),
         ({"job_pods": (PENDING,), "jobs": (JOB,)}, True),
         ({"jobs": (JOB,)}, True),
         ({"jobs": (item({"failed": 1}),)}, False),
@@ -42,6 +50,10 @@ JOB = item({"active": 1})
         "nothing there",
         "a running pod",
         "a pending pod",
+        "a pod that loads",
+        "a pod that started and is not ready",
+        "a pod that was restarted",
+        "a pod that serves again",
         "a pending inspection",
         "a Job without a pod",
         "a Job that failed",

@@ -301,12 +301,13 @@ async def test_what_passes_is_no_refusal(world: World, error: ApiError) -> None:
     assert world.cluster.writes == [("apply", "Deployment", "llama")]
 
 
-async def test_a_namespace_that_goes_ends_the_trying_without_a_word(world: World) -> None:
+async def test_a_namespace_that_goes_is_told_and_ends_the_trying(world: World) -> None:
     world.plan = lambda observed: Plan(children=(world.child(),), status={"url": "x"})
     details = {"causes": [{"reason": "NamespaceTerminating"}]}
     world.cluster.refusals["apply", "Deployment"] = ApiError(403, "forbidden", details)
     await world.reconcile()
-    assert world.cluster.writes == [("apply", "Deployment", "llama")]
+    told = ("apply", "InferenceService/status", "llama")
+    assert world.cluster.writes == [("apply", "Deployment", "llama"), told]
 
 
 async def test_a_service_that_is_being_deleted_is_left_alone(world: World) -> None:

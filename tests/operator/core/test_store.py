@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.cluster import Listing
-from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, NODE, POD
+from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, NODE, POD, REPLICA_SET
 from forebay_operator.observed import Key
 from forebay_operator.store import Store, Written
 
@@ -188,6 +188,22 @@ def test_managed_fields_are_not_kept() -> None:
     assert found is not None and "managedFields" not in found["metadata"]
 
 
+def test_of_managed_fields_only_who_else_owns_a_deployments_replicas_is_kept() -> None:
+    replicas = {"f:spec": {"f:replicas": {}}}
+    fields = [
+        {"manager": "forebay", "fieldsV1": replicas},
+        {"manager": "kubectl", "subresource": "scale", "fieldsV1": replicas},
+        {"manager": "kube-controller-manager", "fieldsV1": {"f:status": {}}},
+    ]
+    store = Store()
+    store.put(item("Deployment", "d", 1, managedFields=fields))
+    store.put(item("ReplicaSet", "r", 1, managedFields=fields))
+    found = store.find(DEPLOYMENT, "team", "d")
+    assert found is not None and found["metadata"]["managedFields"] == [{"manager": "kubectl"}]
+    other = store.find(REPLICA_SET, "team", "r")
+    assert other is not None and "managedFields" not in other["metadata"]
+
+
 def node(version: int, gpus: str, heartbeat: str = "") -> dict[str, Any]:
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
     status = {"allocatable": {"nvidia.com/gpu": gpus}, "conditions": [ready], "images": [{}]}
@@ -209,3 +225,14 @@ def test_a_node_is_kept_without_its_images() -> None:
     assert "images" not in store.nodes()[0]["status"]
     assert store.find(NODE, "", "n") is not None
     assert store.find(INFERENCE_SERVICE, "", "n") is None
+
+
+def test_a_node_that_is_about_to_go_is_news_but_no_other_taint_is() -> None:
+    store = Store()
+    store.put(item("InferenceService", "llama", 1))
+    store.put(node(2, "1"))
+    cordoned = {"taints": [{"key": "node.kubernetes.io/unschedulable"}]}
+    assert store.put(node(3, "1") | {"spec": cordoned}) == ()
+    ending = {"taints": [*cordoned["taints"], {"key": "karpenter.sh/disrupted", "value": "x"}]}
+    assert store.put(node(4, "1") | {"spec": ending}) == (KEY,)
+    assert store.nodes()[0]["spec"] == {"taints": [{"key": "karpenter.sh/disrupted"}]}

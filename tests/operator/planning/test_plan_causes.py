@@ -46,10 +46,24 @@ def unready(since: float) -> dict[str, Any]:
 EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
 
 
-def slow(seconds: int) -> dict[str, Any]:
-    ended = {"exitCode": 143, "startedAt": "2026-01-01T11:00:00Z"}
+def slow(seconds: int, exit_code: int = 143) -> dict[str, Any]:
+    """A container that ran for some time and was started again."""
+    ended = {"exitCode": exit_code, "startedAt": "2026-01-01T11:00:00Z"}
     ended["finishedAt"] = f"2026-01-01T11:{seconds // 60:02}:{seconds % 60:02}Z"
     return container(state={"running": {}}, lastState={"terminated": ended})
+
+
+def served(status: dict[str, Any]) -> dict[str, Any]:
+    """The same of a pod that was ready in between: it became unready after that run began."""
+    unready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T11:00:50Z"}
+    return status | {"conditions": [unready]}
+
+
+CUDA = (
+    "forebay serve: There is too little memory for the KV cache; lower --max-num-seqs (CUDA out "
+    "of memory. Tried to allocate 2.00 GiB)"
+)
+NO_SHIM = "failed to create shim task: exec: forebay: executable file not found in $PATH"
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
@@ -153,6 +167,39 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "StartupTimedOut",
         "not ready within spec.startup.timeoutSeconds (60)",
     ),
+    "a crash after serving for longer than a start may take": (
+        {"startup": {"timeoutSeconds": 60}},
+        served(slow(61, exit_code=1)),
+        "ContainerCrashed",
+        "exited with code 1: it left no last words",
+    ),
+    "out of a GPU's memory": (
+        {},
+        crashed(message=f"Loading\n{CUDA}\n"),
+        "GPUOutOfMemory",
+        "ran out of its GPU's memory: forebay serve: There is too little memory for the KV cache",
+    ),
+    "a command that is not there": (
+        {},
+        container(
+            state=waiting("RunContainerError", "failed to start container 5f3a"),
+            lastState=terminated(128, NO_SHIM, "StartError"),
+        ),
+        "ContainerNotStarted",
+        NO_SHIM,
+    ),
+    "a command that is not there, backed off": (
+        {},
+        crashed(exit_code=128, message=NO_SHIM, reason="StartError"),
+        "ContainerNotStarted",
+        NO_SHIM,
+    ),
+    "a gate before scheduling": (
+        {},
+        {"conditions": [condition("PodScheduled", "False", "SchedulingGated")]},
+        "SchedulingGated",
+        "is held back by the scheduling gates",
+    ),
     "a pod that is not ready any more": (
         {},
         unready(since=-10),
@@ -246,6 +293,110 @@ def test_what_only_events_know_is_told(reason: str, message: str, told: str) -> 
     decided = cluster.decide()
     assert says(decided, "Ready") == ("False", told)
     assert message in condition_of(decided, "Ready")["message"]
+
+
+def test_a_pod_that_the_kubelet_restarted_for_its_liveness_is_told_so() -> None:
+    cluster = settled()
+    cluster.befall(served(slow(55, exit_code=137)))
+    uid = cluster.pods[0]["metadata"]["uid"]
+    cluster.warnings = (
+        warning("Unhealthy", "Liveness probe failed: HTTP statuscode: 503", uid),
+        warning("Unhealthy", "Startup probe failed: connection refused", uid),
+    )
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "LivenessProbeFailed")
+    assert "HTTP statuscode: 503" in condition_of(decided, "Ready")["message"]
+
+
+@pytest.mark.parametrize("probe", ["Startup", "Readiness"])
+def test_probes_that_fail_while_a_pod_starts_are_no_failure_and_no_event(probe: str) -> None:
+    cluster = settled()
+    cluster.befall(container(state={"running": {}}, started=False) | {"phase": "Running"})
+    cluster.carry_out(cluster.decide())
+    uid = cluster.pods[0]["metadata"]["uid"]
+    cluster.warnings = (warning("Unhealthy", f"{probe} probe failed: connection refused", uid),)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "Starting")
+    assert decided.notes == ()
+
+
+def test_a_pod_on_a_node_that_went_silent_is_told_so() -> None:
+    cluster = settled()
+    cluster.befall(unready(since=-60))
+    cluster.pods[0]["spec"] = cluster.pods[0]["spec"] | {"nodeName": "gpu-1"}
+    lost = {"conditions": [condition("Ready", "Unknown")]}
+    cluster.nodes = ({"metadata": {"name": "gpu-1"}, "status": lost},)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "NodeLost")
+    assert "Node gpu-1" in condition_of(decided, "Ready")["message"]
+
+
+def gpus(name: str, amount: str, **labels: str) -> dict[str, Any]:
+    offered = {"allocatable": {"nvidia.com/gpu": amount, "cpu": "8", "memory": "32Gi"}}
+    return {"metadata": {"name": name, "labels": labels}, "status": offered}
+
+
+AFFINE = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "gen", "operator": "Gt", "values": ["3"]}]}
+                ]
+            }
+        }
+    }
+}
+SUPPLY: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {
+    "nodes without one": (
+        {},
+        (gpus("a", "0"), {"metadata": {"name": "b"}, "status": {}}),
+        "3 Insufficient nvidia.com/gpu; no node that it may use offers nvidia.com/gpu; add or free",
+    ),
+    "nodes with too few each": (
+        {},
+        (gpus("a", "1"), gpus("b", "2"), gpus("c", "1")),
+        "3 nodes that it may use offer nvidia.com/gpu, but at most 2 each",
+    ),
+    "nodes with enough that others hold": (
+        {},
+        (gpus("a", "4"), gpus("b", "4")),
+        "2 nodes that it may use offer nvidia.com/gpu, 8 in all, at most 4 each, and too little "
+        "of it is free",
+    ),
+    "nodes that the selector leaves out": (
+        {"podTemplate": {"nodeSelector": {"pool": "a100"}}},
+        (gpus("a", "4", pool="a100"), gpus("b", "8", pool="h100")),
+        "1 node that it may use offers nvidia.com/gpu, 4 in all, at most 4 each",
+    ),
+    "nodes that the affinity leaves out": (
+        {"podTemplate": AFFINE},
+        (gpus("a", "4", gen="3"), gpus("b", "2", gen="4")),
+        "1 node that it may use offers nvidia.com/gpu, but at most 2 each",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "nodes", "sentence"), SUPPLY.values(), ids=SUPPLY)
+def test_a_pod_without_a_node_says_how_many_there_are_of_what_it_asks(
+    spec: dict[str, Any], nodes: tuple[Any, ...], sentence: str
+) -> None:
+    cluster = settled(
+        device="GPU", vram={"gpuMemory": "80Gi"}, engine={"tensorParallelSize": 3}, **spec
+    )
+    cluster.nodes = nodes
+    cluster.befall(unschedulable(FULL))
+    message = condition_of(cluster.decide(), "Ready")["message"]
+    assert "which asks for cpu 100m, nvidia.com/gpu 3: 0/3 nodes are available" in message
+    assert sentence in message
+
+
+def test_other_resources_are_counted_too() -> None:
+    cluster = settled(vram={"budget": "64Gi"})
+    cluster.nodes = (gpus("a", "0"),)
+    cluster.befall(unschedulable("0/1 nodes are available: 1 Insufficient memory."))
+    message = condition_of(cluster.decide(), "Ready")["message"]
+    assert "1 node that it may use offers memory, but at most 32Gi each" in message
 
 
 def test_a_bare_back_off_borrows_its_words_from_the_event() -> None:
@@ -397,6 +548,11 @@ REFUSALS = {
         'Deployment smollm2 was refused: Deployment.apps "smollm2" is invalid: '
         'spec.template.labels: Invalid value: "a b"',
         "ChildInvalid",
+    ),
+    "a namespace that goes": (
+        'pods "x" is forbidden: unable to create new content in namespace team-a because it is '
+        "being terminated",
+        "NamespaceTerminating",
     ),
     "anything else": ("the server is on fire", "ApplyFailed"),
 }

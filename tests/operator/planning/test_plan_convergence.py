@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from observed_builder import NOW, child, condition_of, says, service, unschedulable
 from toy_cluster import ToyCluster, settled, with_settings
 
-FINAL_KINDS = ["ServiceAccount", "Service", "ControllerRevision", "Deployment"]
+FINAL_KINDS = [
+    "ServiceAccount",
+    "Service",
+    "ControllerRevision",
+    "Deployment",
+    "PodDisruptionBudget",
+]
 
 
 def test_a_new_service_becomes_ready() -> None:

@@ -65,12 +65,17 @@ def listed(cluster: ToyCluster) -> Any:
 def test_a_leaving_pod_is_listed_with_what_it_holds_and_its_deadline() -> None:
     cluster = draining(load(), load(3, 1))
     (entry,) = listed(cluster)
-    assert entry == {"pod": names(cluster)[1], "inFlight": 4, "deadline": text(130)}
+    assert entry == {
+        "pod": names(cluster)[1],
+        "reason": "Removed",
+        "inFlight": 4,
+        "deadline": text(130),
+    }
 
 
 def test_a_leaving_pod_that_does_not_answer_is_listed_without_a_number() -> None:
     (entry,) = listed(draining(load(), None))
-    assert entry.keys() == {"pod", "deadline"}
+    assert entry.keys() == {"pod", "reason", "deadline"}
 
 
 def test_a_number_that_was_missing_is_told_as_soon_as_it_is_known() -> None:
@@ -97,6 +102,20 @@ def test_what_a_leaving_pod_holds_is_written_every_half_minute() -> None:
         cluster.carry_out(decided)
         cluster.now += timedelta(seconds=2)
     assert len(set(seen)) == 3
+
+
+def test_a_number_that_changed_is_told_when_live_numbers_may_change() -> None:
+    cluster = draining(load(), load(3))
+    cluster.now += timedelta(seconds=60)
+    cluster.carry_out(cluster.decide())
+    cluster.now += timedelta(seconds=10)
+    say(cluster, load(), load(2))
+    decided = cluster.decide()
+    assert (decided.status or {})["draining"][0]["inFlight"] == 3
+    assert decided.look_again_seconds == pytest.approx(20)
+    cluster.carry_out(decided)
+    cluster.now += timedelta(seconds=20)
+    assert [entry["inFlight"] for entry in listed(cluster)] == [2]
 
 
 def test_a_pod_that_begins_to_leave_is_listed_at_once() -> None:

@@ -1,11 +1,23 @@
-"""A rollout surges, unless there is no room for it or nothing old is worth keeping."""
+"""A rollout surges, unless there is no room for it or nothing old is worth keeping.
+
+What a user of another operator once reported has that report as its name.
+"""
 
 from typing import Any
 
 import pytest
 
 from forebay_operator.planned import Plan
-from observed_builder import NOW, child, condition_of, leaving, pod, says, unschedulable
+from observed_builder import (
+    NOW,
+    child,
+    condition,
+    condition_of,
+    leaving,
+    pod,
+    says,
+    unschedulable,
+)
 from toy_cluster import ToyCluster, settled
 
 FULL = "0/1 nodes are available: 1 Insufficient memory."
@@ -30,7 +42,15 @@ def pace(decided: Plan) -> str:
     deployment = child(decided, "Deployment")
     assert deployment is not None
     rolling_update = deployment["spec"]["strategy"]["rollingUpdate"]
-    return "Surge" if rolling_update == {"maxSurge": 1, "maxUnavailable": 0} else "Replace"
+    return {(1, 0): "Surge", (0, 1): "Replace", (0, "100%"): "Restart"}[
+        rolling_update["maxSurge"], rolling_update["maxUnavailable"]
+    ]
+
+
+def announced(cluster: ToyCluster) -> Plan:
+    """The decision after the next one."""
+    cluster.carry_out(cluster.decide())
+    return cluster.decide()
 
 
 def stuck_since(cluster: ToyCluster, seconds: float) -> dict[str, Any]:
@@ -55,7 +75,7 @@ def stuck_since(cluster: ToyCluster, seconds: float) -> dict[str, Any]:
 def test_a_surge_without_a_node(strategy: str, seconds: float, expected: str) -> None:
     cluster = rolling(rollout={"strategy": strategy})
     surge(cluster, stuck_since(cluster, seconds))
-    assert pace(cluster.decide()) == expected
+    assert pace(announced(cluster)) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,28 +114,59 @@ def test_the_wait_for_a_node_is_looked_at_again() -> None:
 def test_once_it_replaces_it_goes_on_so_and_says_it() -> None:
     cluster = rolling()
     surge(cluster, stuck_since(cluster, 40))
-    cluster.carry_out(cluster.decide())
+    cluster.carry_out(announced(cluster))
     cluster.pods.pop()
     surge(cluster)
     decided = cluster.decide()
     assert pace(decided) == "Replace"
     assert says(decided, "Progressing") == ("True", "Replacing")
-    assert "No node took a surge pod" in condition_of(decided, "Progressing")["message"]
+    assert "no room for a surge pod" in condition_of(decided, "Progressing")["message"]
 
 
 def test_the_next_rollout_tries_a_surge_again() -> None:
     cluster = rolling()
     surge(cluster, stuck_since(cluster, 40))
-    cluster.carry_out(cluster.decide())
+    cluster.carry_out(announced(cluster))
     cluster.change(engine={"maxNumSeqs": 4})
     assert pace(cluster.decide()) == "Surge"
 
 
-def test_old_pods_that_do_not_serve_are_not_kept() -> None:
+BLIP = {"containerStatuses": [{"name": "runtime", "started": True}]}
+
+
+@pytest.mark.parametrize("strategy", ["Auto", "Surge", "Replace"])
+@pytest.mark.parametrize(
+    ("statuses", "is_kept"),
+    [
+        (({"containerStatuses": []}, {"containerStatuses": []}), False),
+        (({"containerStatuses": []}, None), True),
+        (({"containerStatuses": []}, BLIP), True),
+    ],
+    ids=["none serves", "one serves", "one served until a moment ago"],
+)
+def test_old_pods_make_way_at_once_where_none_of_them_serves(
+    strategy: str, statuses: tuple[Any, ...], is_kept: bool
+) -> None:
+    """Else a fix would wait for the pods that it mends, and for ever where they hold its GPU."""
+    cluster = rolling(rollout={"strategy": strategy})
+    for index, status in enumerate(statuses):
+        if status is not None:
+            cluster.befall(status, index)
+    kept = "Replace" if strategy == "Replace" else "Surge"
+    assert pace(cluster.decide()) == (kept if is_kept else "Restart")
+
+
+def test_when_an_old_pod_serves_again_a_surge_is_tried_and_nothing_is_said_of_room() -> None:
     cluster = rolling()
+    healthy = cluster.pods[0]["status"]
     for index in (0, 1):
         cluster.befall({"containerStatuses": []}, index)
-    assert pace(cluster.decide()) == "Replace"
+    cluster.carry_out(cluster.decide())
+    cluster.befall(healthy)
+    surge(cluster)
+    decided = cluster.decide()
+    assert pace(decided) == "Surge"
+    assert says(decided, "Progressing") == ("True", "RollingOut")
 
 
 def test_a_pending_pod_outside_a_rollout_is_no_reason_to_replace() -> None:
@@ -146,3 +197,92 @@ def test_what_ailed_the_old_template_is_not_told_of_the_new_one() -> None:
     assert says(cluster.decide(), "Ready") == ("False", "ContainerCrashed")
     cluster.change(engine={"maxNumSeqs": 3})
     assert says(cluster.decide(), "Ready") == ("False", "Starting")
+
+
+def test_an_outage_is_announced_in_a_condition_and_an_event_before_the_old_pod_goes() -> None:
+    cluster = settled()
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.carry_out(cluster.decide())
+    surge(cluster, stuck_since(cluster, 31))
+    telling = cluster.decide()
+    assert pace(telling) == "Surge"
+    for kind in ("Progressing", "Ready"):
+        assert says(telling, kind) == (
+            "True" if kind == "Progressing" else "False",
+            "Replacing",
+        )
+        message = condition_of(telling, kind)["message"]
+        assert "nothing serves between" in message and "spec.rollout.strategy" in message
+    (note,) = telling.notes
+    assert (note.type, note.reason) == ("Warning", "Replacing")
+    assert telling.look_again_seconds == pytest.approx(1)
+    cluster.carry_out(telling)
+    acting = cluster.decide()
+    assert pace(acting) == "Replace"
+    assert acting.notes == ()
+
+
+def test_that_a_pod_makes_room_is_said_while_it_drains_and_then_what_is_wrong() -> None:
+    cluster = settled()
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.carry_out(cluster.decide())
+    surge(cluster, stuck_since(cluster, 31))
+    cluster.carry_out(announced(cluster))
+    cluster.pods[0] = leaving(cluster.pods[0])
+    assert says(cluster.decide(), "Ready") == ("False", "Replacing")
+    assert pace(cluster.decide()) == "Replace"
+    del cluster.pods[0]
+    assert says(cluster.decide(), "Ready") == ("False", "Unschedulable")
+
+
+def test_an_announcement_that_is_taken_back_costs_no_pod() -> None:
+    """A node came in between: the surge pod is no longer unschedulable."""
+    cluster = rolling()
+    surge(cluster, stuck_since(cluster, 31))
+    cluster.carry_out(cluster.decide())
+    cluster.befall({"containerStatuses": []}, 2)
+    assert pace(cluster.decide()) == "Surge"
+
+
+QUOTA = 'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'
+
+
+def refuse(cluster: ToyCluster, seconds: float, message: str) -> None:
+    """The Deployment's controller says since when pods are refused."""
+    deployment = cluster.children["Deployment", "smollm2"]
+    since = (cluster.now - NOW).total_seconds() - seconds
+    failure = condition("ReplicaFailure", "True", "FailedCreate", since, message=message)
+    seen = {"observedGeneration": deployment["metadata"]["generation"], "conditions": [failure]}
+    status = {**deployment.get("status", {}), **seen}
+    cluster.children["Deployment", "smollm2"] = {**deployment, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds", "expected"),
+    [
+        (QUOTA, 29, "Surge"),
+        (QUOTA, 30, "Replace"),
+        ("admission webhook denied the request: no", 300, "Surge"),
+    ],
+    ids=[
+        "a quota gets its time",
+        "a quota without room for one more is no room",
+        "who refuses every pod refuses the next one, too",
+    ],
+)
+def test_a_surge_pod_that_is_refused(message: str, seconds: float, expected: str) -> None:
+    cluster = rolling()
+    refuse(cluster, seconds, message)
+    assert pace(announced(cluster)) == expected
+
+
+def test_a_progress_deadline_shorter_than_the_patience_does_not_end_the_rollout() -> None:
+    cluster = rolling(rollout={"progressDeadlineSeconds": 10})
+    surge(cluster, stuck_since(cluster, 31))
+    deployment = cluster.children["Deployment", "smollm2"]
+    overdue = condition("Progressing", "False", "ProgressDeadlineExceeded")
+    seen = {"observedGeneration": deployment["metadata"]["generation"], "conditions": [overdue]}
+    cluster.children["Deployment", "smollm2"] = {**deployment, "status": seen}
+    decided = announced(cluster)
+    assert pace(decided) == "Replace"
+    assert condition_of(decided, "Reconciling") and not condition_of(decided, "Stalled")

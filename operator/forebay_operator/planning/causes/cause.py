@@ -9,6 +9,8 @@ _TRANSIENT = frozenset(
         "VolumeMountFailed",
         "PodSandboxFailed",
         "NotReady",
+        "SchedulingGated",
+        "NamespaceTerminating",
         "HubUnreachable",
         "HubError",
         "HubTimeout",

@@ -18,6 +18,11 @@ def explain_refusal(sentence: str, model_uri: str) -> Cause:
 
 
 _REFUSALS = (
+    (
+        "because it is being terminated",
+        "NamespaceTerminating",
+        "nothing can be created in it any more",
+    ),
     ("exceeded quota", "QuotaExceeded", "raise the namespace's ResourceQuota or ask for less"),
     (
         "failed quota",

@@ -1,18 +1,20 @@
-"""The objects that serve beside the pinned template: account, Service and Deployment."""
+"""What serves beside the pinned template: account, Service, Deployment and disruption budget."""
 
 from forebay_operator.planning.children.metadata import (
     build_metadata,
     selector_labels,
     service_account_name,
 )
-from forebay_operator.planning.rollout import Nudge, Pace
+from forebay_operator.planning.nudge import Nudge
+from forebay_operator.planning.rollout import Pace
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
 MOST_REPLICA_SETS = 3
-_ROLLING = {
+_ROLLING: dict[Pace, dict[str, int | str]] = {
     "Surge": {"maxSurge": 1, "maxUnavailable": 0},
     "Replace": {"maxSurge": 0, "maxUnavailable": 1},
+    "Restart": {"maxSurge": 0, "maxUnavailable": "100%"},
 }
 
 
@@ -43,6 +45,25 @@ def build_network_service(service: Service) -> Manifest:
 def service_url(service: Service) -> str:
     """The base address for OpenAI clients inside the cluster."""
     return f"http://{service.name}.{service.namespace}.svc/v1"
+
+
+def build_disruption_budget(service: Service, num_successors: int) -> Manifest:
+    """Nobody who asks before evicting takes two pods at once.
+
+    One may always go, even the only one: it drains, while a budget that lets none go stops every
+    upgrade of a node. A pod that is not ready serves nobody, so it may always go, too.
+    Successors that start early are counted as wanted, and must not protect whom they replace.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": build_metadata(service, service.name),
+        "spec": {
+            "maxUnavailable": 1 + num_successors,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector_labels(service)},
+        },
+    }
 
 
 def build_deployment(
