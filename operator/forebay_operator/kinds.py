@@ -32,6 +32,7 @@ class Kind:
 
 
 INFERENCE_SERVICE = Kind("forebay.dev", "v1alpha1", "InferenceService", "inferenceservices")
+VRAM_QUOTA = Kind("forebay.dev", "v1alpha1", "VRAMQuota", "vramquotas")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
 CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")
@@ -57,7 +58,7 @@ CHILDREN = (
 )
 """What belongs to a service; only those that carry the label of MANAGED_SELECTOR are watched."""
 
-WATCHED = (INFERENCE_SERVICE, *CHILDREN)
+WATCHED = (INFERENCE_SERVICE, VRAM_QUOTA, *CHILDREN)
 
 _BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, NODE)}
 

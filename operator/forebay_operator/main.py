@@ -21,6 +21,7 @@ from forebay_operator.kinds import (
     INFERENCE_SERVICE,
     MANAGED_SELECTOR,
     NODE,
+    VRAM_QUOTA,
     WATCHED,
     Kind,
 )
@@ -50,7 +51,8 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     controller = Controller(cluster, process, plan)
     try:
         namespace = process.namespaces[0] if process.namespaces else None
-        await cluster.list(INFERENCE_SERVICE, namespace)
+        for kind in (INFERENCE_SERVICE, VRAM_QUOTA):
+            await cluster.list(kind, namespace)
         controller.store.has_nodes = await _can_list_nodes(cluster)
     except FAILURES as error:
         await cluster.close()
@@ -132,7 +134,7 @@ def _explain(error: Exception) -> str:
     if not isinstance(error, ApiError):
         return f"The API server does not answer: {error!r}"
     if error.status == 404:
-        return "The CRD inferenceservices.forebay.dev is missing; apply crds/ first."
+        return "A CRD of group forebay.dev is missing; apply crds/ first."
     return f"The API server refused to list: {error.message}"
 
 

@@ -49,6 +49,7 @@ def observe(
         warnings=memory.warnings,
         loads=select_loads(pods, loads),
         memory=memory.scaling,
+        quotas=store.quotas(key.namespace),
         nodes_readable=store.has_nodes,
     )
 

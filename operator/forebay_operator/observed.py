@@ -15,10 +15,15 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """Names one InferenceService."""
+    """Names one InferenceService; without a name, the VRAMQuotas of a namespace."""
 
     namespace: str
     name: str
+
+    @property
+    def is_of_quotas(self) -> bool:
+        """Whether the namespace's budget is meant, and no service."""
+        return not self.name
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -129,6 +134,8 @@ class Observed:
     memory: ScalingMemory | None = None
     foreign: tuple[str, ...] = ()
     """`Kind/name` of objects that carry a child's name but belong to someone else."""
+    quotas: tuple[Object, ...] = ()
+    """VRAMQuotas of the namespace, by name."""
     nodes_readable: bool = True
     """False where the platform team granted no right to read nodes."""
     apply_error: str = ""

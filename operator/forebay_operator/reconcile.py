@@ -23,6 +23,7 @@ from forebay_operator.observe import list_unexplained, observe, select_loads
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
 from forebay_operator.planning.standstill import tell_internal_error
+from forebay_operator.quotas import QuotaKeeper
 from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
@@ -75,11 +76,18 @@ class Reconciler:
         self._planner = planner
         self._scraper = scraper
         self._warnings = WarningReader(cluster)
+        self._quotas = QuotaKeeper(cluster, store, queue)
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
 
     async def reconcile(self, key: Key, now: datetime) -> Plan | None:
-        """Bring one service's children to what its spec asks for; None if nothing was due."""
+        """Bring one service's children to what its spec asks for; None if nothing was due.
+
+        Where the key is that of a namespace's quotas, their ledger is kept instead.
+        """
+        if key.is_of_quotas:
+            await self._quotas.keep(key.namespace, now)
+            return Plan()
         memory = self._memory_of(key)
         if memory is None or not await self._has_caught_up(key, memory):
             return None

@@ -98,7 +98,7 @@ class Resync:
 
     def _finish(self) -> None:
         self._listed_at = time.monotonic()
-        for key in self._store.keys():
+        for key in (*self._store.keys(), *self._store.keys_of_quotas()):
             self._queue.add(key)
 
     def _correct(self, difference: Difference) -> None:

@@ -18,11 +18,15 @@ from forebay_operator.kinds import (
     INSPECTION_LABEL,
     NODE,
     SERVICE_LABEL,
+    VRAM_QUOTA,
     Kind,
 )
 from forebay_operator.observed import Key, Object
+from forebay_operator.quota_entries import concerned
 
 MAX_TOMBSTONES = 50_000
+COUNTED = (INFERENCE_SERVICE.name, DEPLOYMENT.name)
+"""What a VRAMQuota counts."""
 
 Place = tuple[str, str]
 """Namespace and name; the namespace is empty for what has none."""
@@ -79,7 +83,10 @@ class Store:
             self._owned.setdefault(key, {})[kind, place] = kept
         if kind == NODE.name:
             return () if known is not None and _is_same_node(known, kept) else self.keys()
-        return tuple(one for one in dict.fromkeys((key, previous)) if one is not None)
+        if kind == VRAM_QUOTA.name:
+            return self._keys_under(known, kept)
+        own = tuple(one for one in dict.fromkeys((key, previous)) if one is not None)
+        return own + self._keys_beside(kind, place[0])
 
     def drop(self, item: Object) -> Keys:
         """Forget a deleted object for good; the keys whose decision that may change."""
@@ -91,7 +98,9 @@ class Store:
         key = self._remove(kind, place)
         if kind == NODE.name:
             return self.keys()
-        return () if key is None else (key,)
+        if kind == VRAM_QUOTA.name:
+            return self._keys_under(known, None)
+        return (() if key is None else (key,)) + self._keys_beside(kind, place[0])
 
     def bury(self, uid: str, version: int | None = None) -> None:
         """Take no object of this uid in that is older than its end; none at all without one."""
@@ -113,6 +122,20 @@ class Store:
     def keys(self) -> Keys:
         """Every InferenceService's key."""
         return tuple(Key(*place) for place in self._objects[INFERENCE_SERVICE.name])
+
+    def services(self, namespace: str) -> tuple[Object, ...]:
+        """A namespace's InferenceServices."""
+        return self._in_namespace(INFERENCE_SERVICE, namespace)
+
+    def quotas(self, namespace: str) -> tuple[Object, ...]:
+        """A namespace's VRAMQuotas, by name."""
+        found = self._in_namespace(VRAM_QUOTA, namespace)
+        return tuple(sorted(found, key=lambda quota: str(quota["metadata"]["name"])))
+
+    def keys_of_quotas(self) -> Keys:
+        """The key of every namespace that has a budget."""
+        namespaces = dict.fromkeys(namespace for namespace, _ in self._objects[VRAM_QUOTA.name])
+        return tuple(Key(namespace, "") for namespace in namespaces)
 
     def nodes(self) -> tuple[Object, ...]:
         """Every node, cut down to what sizing looks at."""
@@ -144,6 +167,24 @@ class Store:
             if namespace in (None, place[0]) and is_old and uid_of(item) not in listed:
                 behind.ghosts.append(item)
         return behind
+
+    def _in_namespace(self, kind: Kind, namespace: str) -> tuple[Object, ...]:
+        known = self._objects[kind.name]
+        return tuple(item for place, item in known.items() if place[0] == namespace)
+
+    def _keys_beside(self, kind: str, namespace: str) -> Keys:
+        """The namespace's budget, which counts its services and what they are set to."""
+        has_budget = kind in COUNTED and bool(self.quotas(namespace))
+        return (Key(namespace, ""),) if has_budget else ()
+
+    def _keys_under(self, before: Object | None, after: Object | None) -> Keys:
+        """The budget itself, and the services to which a change of it may matter."""
+        namespace = str((before or after or {})["metadata"]["namespace"])
+        services = (Key(namespace, raw["metadata"]["name"]) for raw in self.services(namespace))
+        if before is not None and after is not None and before["spec"] == after["spec"]:
+            names = concerned(before, after)
+            services = (key for key in services if key.name in names)
+        return (Key(namespace, ""), *services)
 
     def _is_buried(self, item: Object) -> bool:
         """An object's end has a version of its own, which no state of its life reaches."""

@@ -54,6 +54,14 @@ def to_quantity(num_bytes: int) -> str:
     return str(num_bytes)
 
 
+def to_exact_quantity(num_bytes: int) -> str:
+    """Write bytes as a quantity in the largest unit that loses nothing: `228Gi`, `234087Mi`."""
+    for power, unit in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if num_bytes > 0 and num_bytes % 1024**power == 0:
+            return f"{num_bytes // 1024**power}{unit}"
+    return str(num_bytes)
+
+
 def format_bytes(num_bytes: int) -> str:
     """Write bytes for people: `21.1 GiB`, `512 MiB`, `17 bytes`."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

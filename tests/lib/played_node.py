@@ -13,6 +13,7 @@ from observed_builder import SMOLLM2
 
 PATHS = {
     "inferenceservices": "/apis/forebay.dev/v1alpha1",
+    "vramquotas": "/apis/forebay.dev/v1alpha1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "controllerrevisions": "/apis/apps/v1",

@@ -32,6 +32,7 @@ class ToyCluster:
         self.loads: dict[str, PodLoad] = {}
         self.warnings: tuple[dict[str, Any], ...] = ()
         self.nodes: tuple[dict[str, Any], ...] = ()
+        self.quotas: tuple[Mapping[str, Any], ...] = ()
         self.foreign: tuple[str, ...] = ()
         self.apply_error = ""
         self.memory: ScalingMemory | None = None
@@ -56,6 +57,7 @@ class ToyCluster:
             nodes=self.nodes,
             loads=self.loads,
             warnings=self.warnings,
+            quotas=self.quotas,
             foreign=self.foreign,
             apply_error=self.apply_error,
             memory=self.memory,

@@ -14,6 +14,7 @@ from forebay_operator.planning.contest import describe_contest
 from forebay_operator.planning.inspection import describe_model
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.quota_admission import PENDING
 from forebay_operator.planning.rollout import REPLACING
 from forebay_operator.planning.situation import Manifest, find_condition
 from forebay_operator.planning.timestamps import to_time
@@ -37,6 +38,7 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
     found = (
         _judge_model(outlook),
         _judge_fit(outlook),
+        _judge_admission(outlook),
         _judge_creation(outlook),
         _judge_progress(outlook),
         _judge_availability(outlook),
@@ -82,7 +84,21 @@ def _judge_model(outlook: Outlook) -> Condition:
 def _judge_fit(outlook: Outlook) -> Condition | None:
     if outlook.is_current and outlook.revision is not None:
         return Condition("Fits", "True", "Fits", outlook.revision.plan["explanation"])
+    if outlook.sizing.fit is not None:
+        return Condition("Fits", "True", "Fits", outlook.sizing.fit.explanation)
     return failed("Fits", outlook.sizing.cause) if outlook.sizing.cause else None
+
+
+def _judge_admission(outlook: Outlook) -> Condition | None:
+    """Told also while what runs is within what is granted: the most replicas are not."""
+    admission = outlook.admission
+    if admission.verdict is None:
+        return None
+    if admission.cause is not None:
+        return failed("Admitted", admission.cause)
+    if admission.verdict == "Pending":
+        return Condition("Admitted", "Unknown", PENDING, admission.message)
+    return Condition("Admitted", "True", "WithinQuota", admission.message)
 
 
 def _judge_creation(outlook: Outlook) -> Condition | None:
@@ -104,6 +120,8 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
         return None
     if outlook.cause is not None:
         return failed("Progressing", outlook.cause)
+    if outlook.is_held_back:
+        return Condition("Progressing", "True", PENDING, outlook.admission.message)
     if not outlook.is_current:
         message = "Pods of an earlier spec are kept until the new model is known."
         return Condition("Progressing", "True", "Inspecting", message)
@@ -132,6 +150,8 @@ def _judge_ready(outlook: Outlook) -> Condition:
         return Condition("Ready", "True", "AllReplicasReady", message)
     if outlook.cause is not None:
         return failed("Ready", outlook.cause)
+    if outlook.is_held_back:
+        return Condition("Ready", "False", PENDING, outlook.admission.message)
     if not outlook.is_current:
         return Condition("Ready", "False", "Inspecting", "The model's headers are being read.")
     return Condition("Ready", "False", *_activity(outlook))

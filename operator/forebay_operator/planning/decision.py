@@ -13,18 +13,20 @@ from forebay_operator.planning.children.serving import (
 )
 from forebay_operator.planning.draining import choose_deletion_costs, seconds_to_retell
 from forebay_operator.planning.drains import follow_drains
-from forebay_operator.planning.headcount import Headcount, count_heads
+from forebay_operator.planning.headcount import count_heads
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
+from forebay_operator.planning.quota_admission import Admission, admit
 from forebay_operator.planning.revision import (
     Revision,
     build_revision,
     find_revision,
     is_of_spec,
     plan_history,
+    running_revision,
 )
 from forebay_operator.planning.rollout import RolloutStep, choose_rollout_step
 from forebay_operator.planning.scaling import ScalingStep, plan_replicas
@@ -49,10 +51,11 @@ def plan(observed: Observed, now: datetime) -> Plan:
     knowledge = plan_inspection(situation)
     newest = find_revision(situation)
     sizing = _size_if_needed(situation, knowledge, newest)
-    revision = build_revision(situation, knowledge, sizing, newest) or newest
-    scaling = plan_replicas(situation, revision.plan["maxNumSeqs"] if revision else 1)
-    headcount = count_heads(situation, scaling.num_replicas)
-    outlook = _look_out(situation, knowledge, sizing, revision, headcount)
+    wished = build_revision(situation, knowledge, sizing, newest) or newest
+    admission = admit(situation, wished, running_revision(situation))
+    max_num_seqs = admission.revision.plan["maxNumSeqs"] if admission.revision else 1
+    scaling = plan_replicas(situation, max_num_seqs, admission.limit)
+    outlook = _look_out(situation, knowledge, sizing, admission, scaling)
     return _write_plan(outlook, scaling)
 
 
@@ -69,15 +72,19 @@ def _look_out(
     situation: Situation,
     knowledge: ModelKnowledge,
     sizing: Sizing,
-    revision: Revision | None,
-    headcount: Headcount,
+    admission: Admission,
+    scaling: ScalingStep,
 ) -> Outlook:
+    revision = admission.revision
     wanted_hash = revision.template_hash if revision else ""
+    headcount = count_heads(situation, scaling.num_replicas)
     progress = read_progress(situation, headcount.num_wanted, wanted_hash)
     return Outlook(
         situation=situation,
         knowledge=knowledge,
         sizing=sizing,
+        admission=admission,
+        num_held_back=scaling.num_held_back,
         revision=revision,
         is_current=is_of_spec(revision, situation.service),
         progress=progress,

@@ -7,7 +7,7 @@ from forebay_operator.planning.rollout import REPLACING
 from forebay_operator.planning.scaling_report import Decision
 from forebay_operator.planning.situation import Manifest, Situation, find_condition
 
-_ANNOUNCED = ("ModelInspected", "Fits", "Ready")
+_ANNOUNCED = ("ModelInspected", "Fits", "Admitted", "Ready")
 """Conditions whose turn to True is worth an Event."""
 
 
@@ -48,7 +48,7 @@ def _warn(before: Any, after: Any) -> Note | None:
     is_failure = any(
         entry["status"] == "False" and entry["reason"] == now["reason"]
         for entry in after
-        if entry["type"] in ("ModelInspected", "Fits", "PodsCreated", "Progressing")
+        if entry["type"] in ("ModelInspected", "Fits", "Admitted", "PodsCreated", "Progressing")
     )
     is_new = was.get("reason") != now["reason"]
     if now["status"] == "True" or not is_failure or not is_new:

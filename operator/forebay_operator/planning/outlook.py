@@ -9,6 +9,7 @@ from forebay_operator.planning.headcount import Headcount
 from forebay_operator.planning.inspection import ModelKnowledge
 from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.quota_admission import Admission
 from forebay_operator.planning.revision import Revision
 from forebay_operator.planning.rollout import RolloutStep
 from forebay_operator.planning.situation import Situation
@@ -22,6 +23,9 @@ class Outlook:
     situation: Situation
     knowledge: ModelKnowledge
     sizing: Sizing
+    admission: Admission
+    num_held_back: int
+    """Replicas that the spec asks for and a quota does not grant."""
     revision: Revision | None
     """What the Deployment gets: of this spec, or the last one that could be run."""
     is_current: bool
@@ -48,12 +52,19 @@ class Outlook:
         return explain_cpu(self.situation, wanted_hash)
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether pods of this spec, or some of them, may not run before a quota grants them."""
+        is_granted = self.admission.verdict not in ("Refused", "Pending")
+        return not is_granted and (not self.is_current or self.num_held_back > 0)
+
+    @property
     def cause(self) -> Cause | None:
         """The first thing in an object's life that is wrong."""
         candidates = (
             self.refusal,
             None if self.is_current else self.knowledge.cause,
             None if self.is_current else self.sizing.cause,
+            self.admission.cause if self.is_held_back else None,
             self.creation_cause,
             self._unless_room_is_made(self.progress.pod_cause),
             self.device_cause,
@@ -84,6 +95,7 @@ class Outlook:
             and self.progress.is_complete
             and self.refusal is None
             and self.device_cause is None
+            and not self.is_held_back
             and self.situation.observed.network_service is not None
         )
 

@@ -82,6 +82,16 @@ def find_revision(situation: Situation) -> Revision | None:
     return next((one for one in is_wanted if _serves(situation, one)), newest)
 
 
+def running_revision(situation: Situation) -> Revision | None:
+    """What the Deployment is set to; None where there is none, or nobody knows its template."""
+    deployment = situation.observed.deployment
+    if deployment is None:
+        return None
+    digest = template_hash(deployment["spec"]["template"])
+    found = (_read_revision(situation, one, int(one["revision"])) for one in _rendered(situation))
+    return next((one for one in found if one.template_hash == digest), None)
+
+
 def _read_revision(situation: Situation, stored: Object, number: int) -> Revision:
     name, data = stored["metadata"]["name"], dict(stored["data"])
     return Revision(_build_manifest(situation.service, name, data, number))

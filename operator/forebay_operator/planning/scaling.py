@@ -32,6 +32,8 @@ class ScalingStep:
     num_replicas: int
     memory: ScalingMemory
     inputs: ScalingInputs
+    num_held_back: int = 0
+    """How many more the spec asks for than the limit allows."""
     status: Manifest | None = None
     decision: Decision | None = None
     """Only where the replicas change."""
@@ -45,12 +47,15 @@ class ScalingStep:
         return (Tally("scale_decisions", {"reason": self.decision.reason}),)
 
 
-def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
-    """The replicas wanted now."""
+def plan_replicas(situation: Situation, max_num_seqs: int, limit: int | None = None) -> ScalingStep:
+    """The replicas wanted now; limit is the most that a VRAMQuota grants."""
     if situation.service.scaling is None:
-        num_replicas = situation.service.replicas
-        return ScalingStep(num_replicas, situation.memory, read_inputs(situation, num_replicas))
-    timetable = read_timetable(situation.service.scaling, situation.now)
+        wanted = situation.service.replicas
+        num_replicas = wanted if limit is None else min(wanted, limit)
+        inputs = read_inputs(situation, num_replicas)
+        return ScalingStep(num_replicas, situation.memory, inputs, wanted - num_replicas)
+    written = read_timetable(situation.service.scaling, situation.now)
+    timetable = written.hold(limit)
     current = _current_replicas(situation, timetable.rule)
     inputs = read_inputs(situation, current)
     decision, memory = _decide(situation, timetable, to_queue(inputs, max_num_seqs), max_num_seqs)
@@ -67,6 +72,7 @@ def plan_replicas(situation: Situation, max_num_seqs: int) -> ScalingStep:
         decision.num_replicas,
         memory,
         inputs,
+        max(0, written.rule.min_replicas - decision.num_replicas),
         report.status,
         decision if has_changed and decision.reason else None,
         min((wait for wait in waits if wait is not None), default=None),

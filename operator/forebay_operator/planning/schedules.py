@@ -39,9 +39,22 @@ class Timetable:
     last: Turn | None = None
     next: Turn | None = None
     next_rule: Scaling | None = None
+    is_held: bool = False
+    """Whether something other than the spec holds the replicas below its bounds."""
+
+    def hold(self, limit: int | None) -> "Timetable":
+        """The same, under the most replicas that a VRAMQuota grants; None is no limit."""
+        if limit is None or limit >= self.rule.max_replicas:
+            return self
+        least = min(self.rule.min_replicas, limit)
+        return replace(
+            self, rule=replace(self.rule, min_replicas=least, max_replicas=limit), is_held=True
+        )
 
     def path_of(self, bound: str) -> str:
         """Where `minReplicas` or `maxReplicas` is written."""
+        if self.is_held and bound == "maxReplicas":
+            return "the namespace's VRAMQuota"
         if self.last is None:
             return f"scaling.{bound}"
         schedule = self.last.schedule

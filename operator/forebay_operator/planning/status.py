@@ -15,7 +15,8 @@ def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
     labels = selector_labels(situation.service)
     optional = {
         "model": outlook.knowledge.model,
-        "plan": outlook.revision.plan if outlook.revision else None,
+        "plan": _plan(outlook),
+        "vram": _vram(outlook),
         "scaling": scaling,
         "draining": list_draining(situation, wanted_hash),
     }
@@ -31,3 +32,19 @@ def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
         "url": service_url(situation.service),
         **{name: value for name, value in optional.items() if value},
     }
+
+
+def _plan(outlook: Outlook) -> Manifest | None:
+    """Of what runs; of what would run, where nothing may yet."""
+    if outlook.revision is not None:
+        return outlook.revision.plan
+    return outlook.sizing.fit.to_plan() if outlook.sizing.fit else None
+
+
+def _vram(outlook: Outlook) -> Manifest | None:
+    """What VRAMQuotas count: at most, and now."""
+    if outlook.admission.claim is None:
+        return None
+    heads = outlook.headcount
+    num_replicas = heads.num_wanted - heads.num_successors if outlook.revision else 0
+    return outlook.admission.claim.to_status() | {"replicas": num_replicas}
