@@ -374,8 +374,9 @@ def test_kubectl_scale_of_a_scaling_service_is_refused_with_the_way_out(
     assert "change those instead of scaling by hand" in done.stderr
 
 
-def test_every_field_has_a_description() -> None:
-    crd = yaml.safe_load((ROOT / "crds" / "inferenceservices.yaml").read_text())
+@pytest.mark.parametrize("plural", ["inferenceservices", "vramquotas"])
+def test_every_field_has_a_description(plural: str) -> None:
+    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.yaml").read_text())
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert list(_undescribed("", schema)) == [".metadata"]
 

@@ -311,6 +311,9 @@ def test_its_rights_are_what_it_uses(
     apply(node)
     before = inspect(node)
     deployed(node)
+    quota = {"apiVersion": "forebay.dev/v1alpha1", "kind": "VRAMQuota"}
+    node.create("vramquotas", {**quota, "metadata": {"name": "gpus"}, "spec": {"budget": "1Gi"}})
+    wait_until("A budget is counted", lambda: "status" in (node.get("vramquotas", "gpus") or {}))
     fill_history(node)
     wait_until("Old revisions go", lambda: len(node.list("controllerrevisions")) < 9)
     other_model = {**MANIFEST["spec"], "model": {"uri": "oci://localhost/other:1"}}
