@@ -92,6 +92,21 @@ class Backoffs:
             yield longest * (0.5 + random.random() / 2)
 
 
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Spares the copies of each object that kopf compares for handlers that do not exist here."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Nothing is compared."""
+        return kopf.BodyEssence({})
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        """Nothing was stored."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Nothing is stored."""
+
+
 async def notice(event: kopf.RawEvent, **_: Any) -> None:
     """Hand one event over."""
     for controller in _running:
@@ -113,6 +128,8 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.execution.default_backoff = 5
     settings.queueing.error_delays = [1, 2, 5, 10, 30, 60]
     settings.queueing.exit_timeout = 0.5
+    settings.queueing.idle_timeout = 0.1  # until then an event's whole object is kept
+    settings.persistence.diffbase_storage = NoDiffBase()
     settings.process.ultimate_exiting_timeout = 25
     for kind in CHILDREN:
         settings.watching.label_selectors[kind.group, kind.version, kind.plural] = MANAGED_SELECTOR

@@ -9,12 +9,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import aiohttp
-
 from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
+from forebay_operator.load_request import request_load
 from forebay_operator.metrics import Metrics
 from forebay_operator.news import is_news
 from forebay_operator.observed import Key, Object, PodLoad
@@ -24,7 +23,6 @@ from forebay_operator.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 NO_ANSWERS = (
-    aiohttp.ClientError,
     TimeoutError,
     OSError,
     KeyError,
@@ -36,9 +34,7 @@ NO_ANSWERS = (
 FAST_SECONDS = 2.0
 SLOW_SECONDS = 30.0
 TIMEOUT_SECONDS = 1.5
-MAX_CONNECTIONS = 64
-MOST_ANSWER_BYTES = 4096
-"""Pods are not trusted: an answer is short, uncompressed, and leads nowhere else."""
+MAX_CONNECTIONS = 256
 MOST_COUNTED = 2**53
 DEFAULT_PORT = 8000
 DEVICES = ("cuda", "cpu")
@@ -52,7 +48,8 @@ class Target:
 
     key: Key
     uid: str
-    address: str
+    host: str
+    port: int
 
 
 class Scraper:
@@ -68,34 +65,46 @@ class Scraper:
         """Called once a round."""
         self._asked_at: dict[str, float] = {}
         """Monotonic time by pod uid."""
-        self._session: aiohttp.ClientSession | None = None
-        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._due_at: dict[Key, float] = {}
+        """When a service's pods are looked at next."""
+        self._uids: dict[Key, set[str]] = {}
+        """Of a service's pods, when they were looked at last."""
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        async with open_session() as session:
-            self._session = session
-            while True:
-                self.beat()
-                await self._ask(list(self.due_targets(time.monotonic())))
-                await asyncio.sleep(FAST_SECONDS)
+        while True:
+            self.beat()
+            await self._ask(self.due_targets(time.monotonic()))
+            await asyncio.sleep(FAST_SECONDS)
 
     async def refresh(self, key: Key) -> None:
         """Ask one service's pods now: a decision hangs on it, or a sentence of the status."""
         pods = self._store.children(key, POD)
-        await self._ask(list(self._targets(key, pods, time.monotonic(), period=0)))
+        await self._ask(self._targets(key, pods, time.monotonic(), period=0))
 
     def due_targets(self, now: float) -> Iterator[Target]:
         """The pods whose turn it is; what is known of pods that are gone is forgotten."""
-        known: set[str] = set()
-        for key in self._store.keys():
-            pods = self._store.children(key, POD)
-            known |= {uid_of(pod) for pod in pods}
-            period = FAST_SECONDS if self._is_fast(key, pods) else SLOW_SECONDS
-            yield from self._targets(key, pods, now, period)
-        for uid in self._asked_at.keys() - known:
-            del self._asked_at[uid]
+        for key in self._store.take_touched():
+            self._due_at[key] = now
+        for key in [key for key, at in self._due_at.items() if at <= now]:
+            yield from self._look(key, now)
+
+    def _look(self, key: Key, now: float) -> Iterator[Target]:
+        service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
+        pods = () if service is None else self._store.children(key, POD)
+        uids = {uid_of(pod) for pod in pods}
+        for uid in self._uids.pop(key, set()) - uids:
+            self._asked_at.pop(uid, None)
             self.loads.pop(uid, None)
+        if service is None:
+            del self._due_at[key]
+            return
+        is_fast = service["spec"].get("scaling") or any(map(_is_leaving, pods))
+        period = FAST_SECONDS if is_fast else SLOW_SECONDS
+        self._uids[key] = uids
+        # A tick comes a little early or late; half a tick of grace keeps the pace.
+        self._due_at[key] = now + period - FAST_SECONDS / 2
+        yield from self._targets(key, pods, now, period)
 
     def _targets(
         self, key: Key, pods: Iterable[Object], now: float, period: float
@@ -105,7 +114,6 @@ class Scraper:
             if target is None:  # what it said before is over
                 self.loads.pop(uid_of(pod), None)
                 continue
-            # A tick comes a little early or late; half a tick of grace keeps the pace.
             if now - self._asked_at.get(target.uid, float("-inf")) < period - FAST_SECONDS / 2:
                 continue
             self._asked_at[target.uid] = now
@@ -118,25 +126,19 @@ class Scraper:
         if is_news(before, load):
             self._queue.add(target.key)
 
-    async def _ask(self, targets: Sequence[Target]) -> None:
-        if self._session is None:
-            return
-        session = self._session
+    async def _ask(self, targets: Iterable[Target]) -> None:
+        waiting = list(targets)
 
-        async def ask(target: Target) -> None:
+        async def ask() -> None:
             # A pod's time runs from its turn on: silent pods cost others no answers.
-            async with self._turns:
-                load = await read_load(session, target)
-            self._metrics.count_scrape(load.answered)
-            self.note(target, load)
+            while waiting:
+                target = waiting.pop()
+                load = await read_load(target)
+                self._metrics.count_scrape(load.answered)
+                if target.uid in self._asked_at:  # else it has gone in the meantime
+                    self.note(target, load)
 
-        await asyncio.gather(*map(ask, targets))
-
-    def _is_fast(self, key: Key, pods: tuple[Object, ...]) -> bool:
-        if any(pod["metadata"].get("deletionTimestamp") for pod in pods):
-            return True
-        service = self._store.find(INFERENCE_SERVICE, key.namespace, key.name)
-        return service is not None and bool(service["spec"].get("scaling"))
+        await asyncio.gather(*(ask() for _ in waiting[:MAX_CONNECTIONS]))
 
 
 def to_target(key: Key, pod: Object) -> Target | None:
@@ -148,9 +150,7 @@ def to_target(key: Key, pod: Object) -> Target | None:
     is_serving = conditions.get("Ready") == "True" or metadata.get("deletionTimestamp")
     if status.get("phase") != "Running" or not is_serving:
         return None
-    address = status["podIP"]
-    host = f"[{address}]" if ":" in address else address
-    return Target(key, uid_of(pod), f"http://{host}:{_port(pod)}/load")
+    return Target(key, uid_of(pod), status["podIP"], _port(pod))
 
 
 def parse_load(said: Object) -> PodLoad:
@@ -202,35 +202,18 @@ def _memory(said: object) -> dict[str, int]:
         return {}
 
 
-def open_session() -> aiohttp.ClientSession:
-    """A session that gives each pod its time, and takes no compressed answer."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
-        headers={"Accept-Encoding": "identity"},
-        auto_decompress=False,
-    )
-
-
-async def read_load(session: aiohttp.ClientSession, target: Target) -> PodLoad:
+async def read_load(target: Target) -> PodLoad:
     """Ask one pod; whatever is no answer counts as none."""
     try:
-        async with session.get(target.address, allow_redirects=False) as answer:
-            if answer.status != 200:
-                raise ValueError(f"status {answer.status}")
-            return parse_load(json.loads(await _read_body(answer)))
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return parse_load(json.loads(await request_load(target.host, target.port)))
     except NO_ANSWERS as error:
         log.debug("Pod did not say its load service=%s error=%r", target.key, error)
         return PodLoad(answered=False)
 
 
-async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
-    body = b""
-    async for part in answer.content.iter_chunked(MOST_ANSWER_BYTES):
-        body += part
-        if len(body) > MOST_ANSWER_BYTES:
-            raise ValueError("the answer is too long")
-    return body
+def _is_leaving(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _port(pod: Object) -> int:

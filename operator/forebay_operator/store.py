@@ -10,19 +10,20 @@ with a version that is not older.
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
-from forebay_operator.cluster import MANAGER, Listing
-from forebay_operator.endings import find_ending
+from forebay_operator.cluster import Listing
 from forebay_operator.kinds import (
     DEPLOYMENT,
     INFERENCE_SERVICE,
     INSPECTION_LABEL,
     NODE,
+    POD,
     SERVICE_LABEL,
     VRAM_QUOTA,
     Kind,
 )
 from forebay_operator.observed import Key, Object
 from forebay_operator.quota_entries import concerned
+from forebay_operator.trim import trim
 
 MAX_TOMBSTONES = 50_000
 COUNTED = (INFERENCE_SERVICE.name, DEPLOYMENT.name)
@@ -64,6 +65,7 @@ class Store:
         self._objects: dict[str, dict[Place, Object]] = defaultdict(dict)
         self._owned: dict[Key, dict[tuple[str, Place], Object]] = {}
         self._tombstones: OrderedDict[str, int | None] = OrderedDict()
+        self._touched: set[Key] = set()
         self.has_nodes = True
         """False where nodes may not be read."""
 
@@ -75,10 +77,11 @@ class Store:
             return ()
         if known is not None and version_of(known) >= version_of(item):
             return ()
-        kept = _trim(item)
+        kept = trim(item)
         previous = self._remove(kind, place)
         self._objects[kind][place] = kept
         key = owner_of(kept)
+        self._touch(kind, key)
         if key is not None:
             self._owned.setdefault(key, {})[kind, place] = kept
         if kind == NODE.name:
@@ -96,6 +99,7 @@ class Store:
         if known is None or uid_of(known) != uid_of(item):
             return ()
         key = self._remove(kind, place)
+        self._touch(kind, key)
         if kind == NODE.name:
             return self.keys()
         if kind == VRAM_QUOTA.name:
@@ -140,6 +144,11 @@ class Store:
     def nodes(self) -> tuple[Object, ...]:
         """Every node, cut down to what sizing looks at."""
         return tuple(self._objects[NODE.name].values())
+
+    def take_touched(self) -> set[Key]:
+        """Services that changed, or whose pods did, since this was asked last."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def has_seen(self, written: Written) -> bool:
         """Whether a write of ours has come back."""
@@ -192,6 +201,10 @@ class Store:
             return False
         end = self._tombstones[uid_of(item)]
         return end is None or version_of(item) < end
+
+    def _touch(self, kind: str, key: Key | None) -> None:
+        if key is not None and kind in (POD.name, INFERENCE_SERVICE.name):
+            self._touched.add(key)
 
     def _remove(self, kind: str, place: Place) -> Key | None:
         known = self._objects[kind].pop(place, None)
@@ -253,46 +266,6 @@ def owner_of(item: Object) -> Key | None:
 def _age(item: Object) -> tuple[str, str]:
     metadata = item["metadata"]
     return metadata.get("creationTimestamp") or "", metadata["name"]
-
-
-def _trim(item: Object) -> Object:
-    """Leave out what nobody reads: most of an object's size is its managed fields."""
-    if item["kind"] == NODE.name:
-        return _trim_node(item)
-    metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
-    if item["kind"] == DEPLOYMENT.name and (rivals := _list_rivals(item)):
-        metadata["managedFields"] = rivals
-    return {**item, "metadata": metadata}
-
-
-def _list_rivals(deployment: Object) -> list[Object]:
-    """Who else owns the replicas; what else they own nobody reads."""
-    return [
-        {"manager": entry["manager"]}
-        for entry in deployment["metadata"].get("managedFields") or ()
-        if entry.get("manager") != MANAGER["fieldManager"]
-        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-    ]
-
-
-def _trim_node(item: Object) -> Object:
-    metadata, status = item["metadata"], item.get("status") or {}
-    ending = find_ending(item)
-    names = ("name", "uid", "resourceVersion", "labels")
-    return {
-        "kind": NODE.name,
-        **({"spec": {"taints": [{"key": ending}]}} if ending else {}),
-        "metadata": {name: metadata[name] for name in names if name in metadata},
-        "status": {
-            "allocatable": status.get("allocatable") or {},
-            # Without its heartbeat, which would make it another node every minute.
-            "conditions": [
-                {"type": one["type"], "status": one["status"]}
-                for one in status.get("conditions") or ()
-                if one["type"] == "Ready"
-            ],
-        },
-    }
 
 
 def _is_same_node(known: Object, kept: Object) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.observed import Key, PodLoad
-from forebay_operator.scrape import Scraper, Target, open_session, parse_load, read_load, to_target
+from forebay_operator.scrape import Scraper, Target, parse_load, read_load, to_target
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 
@@ -40,9 +40,9 @@ UNREADY = {"type": "Ready", "status": "False"}
 @pytest.mark.parametrize(
     ("item", "address"),
     [
-        (pod(), "http://10.0.0.1:9000/load"),
-        (pod(status={"podIP": "fd00::1"}), "http://[fd00::1]:9000/load"),
-        (pod(metadata=LEAVING, status={"conditions": [UNREADY]}), "http://10.0.0.1:9000/load"),
+        (pod(), ("10.0.0.1", 9000)),
+        (pod(status={"podIP": "fd00::1"}), ("fd00::1", 9000)),
+        (pod(metadata=LEAVING, status={"conditions": [UNREADY]}), ("10.0.0.1", 9000)),
         (pod(status={"conditions": [UNREADY]}), None),
         (pod(status={"phase": "Succeeded"}), None),
         (pod(status={"podIP": ""}), None),
@@ -58,9 +58,11 @@ UNREADY = {"type": "Ready", "status": "False"}
         "a pod that inspects",
     ],
 )
-def test_pods_that_can_answer_are_asked(item: dict[str, Any], address: str | None) -> None:
+def test_pods_that_can_answer_are_asked(
+    item: dict[str, Any], address: tuple[str, int] | None
+) -> None:
     target = to_target(KEY, item)
-    assert (target and target.address) == address
+    assert (target and (target.host, target.port)) == address
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_service_is_asked_as_often_as_a_decision_hangs_on_it(
 def test_an_answer_that_is_news_has_its_service_looked_at() -> None:
     queue = WorkQueue()
     scraper = Scraper(Store(), queue)
-    target = Target(KEY, "u", "http://10.0.0.1:9000/load")
+    target = Target(KEY, "u", "10.0.0.1", 9000)
     for said, key in (
         (PodLoad(True, 1), KEY),
         (PodLoad(True, 1), None),
@@ -211,8 +213,8 @@ async def test_a_pod_is_asked_without_trusting_it(said: bytes, load: PodLoad) ->
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, open_session() as session:
-        assert await read_load(session, Target(KEY, "u", f"http://127.0.0.1:{port}/load")) == load
+    async with server:
+        assert await read_load(Target(KEY, "u", "127.0.0.1", port)) == load
     assert {one.split()[1] for one in asked} == {b"/load"}
 
 

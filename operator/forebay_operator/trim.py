@@ -1,0 +1,88 @@
+"""What the store keeps of an object: all that decisions read, without the rest, which is the most.
+
+Thousands of pods fit into a small process only so. Who reads a field that is left out here adds it.
+"""
+
+from collections.abc import Set
+from typing import Any
+
+from forebay_operator.cluster import MANAGER
+from forebay_operator.endings import find_ending
+from forebay_operator.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET
+from forebay_operator.observed import Object
+
+_OF_CONTAINERS = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "envFrom",
+        "lifecycle",
+        "livenessProbe",
+        "readinessProbe",
+        "securityContext",
+        "startupProbe",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+    }
+)
+_OF_POD_SPECS = frozenset({"containers", "initContainers", "securityContext", "volumes"})
+_OF_REPLICA_SETS = frozenset({"selector", "template"})
+
+
+def trim(item: Object) -> Object:
+    """The object without what nobody reads; what it keeps is shared with it."""
+    if item["kind"] == NODE.name:
+        return _trim_node(item)
+    trimmed = {**item, "metadata": _without(item["metadata"], {"managedFields"})}
+    if item["kind"] == POD.name and "spec" in item:
+        trimmed["spec"] = _trim_pod_spec(item["spec"])
+    elif item["kind"] == REPLICA_SET.name and "spec" in item:
+        trimmed["spec"] = _without(item["spec"], _OF_REPLICA_SETS)
+    elif item["kind"] == DEPLOYMENT.name and (rivals := _list_rivals(item)):
+        trimmed["metadata"]["managedFields"] = rivals
+    return trimmed
+
+
+def _trim_pod_spec(spec: Object) -> Object:
+    containers = {
+        name: [_without(one, _OF_CONTAINERS) for one in spec[name]]
+        for name in ("containers", "initContainers")
+        if name in spec
+    }
+    return {**_without(spec, _OF_POD_SPECS), **containers}
+
+
+def _without(part: Object, names: Set[str]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in names}
+
+
+def _list_rivals(deployment: Object) -> list[Object]:
+    """Who else owns the replicas; what else they own nobody reads."""
+    return [
+        {"manager": entry["manager"]}
+        for entry in deployment["metadata"].get("managedFields") or ()
+        if entry.get("manager") != MANAGER["fieldManager"]
+        and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+
+
+def _trim_node(item: Object) -> Object:
+    metadata, status = item["metadata"], item.get("status") or {}
+    ending = find_ending(item)
+    names = ("name", "uid", "resourceVersion", "labels")
+    return {
+        "kind": NODE.name,
+        **({"spec": {"taints": [{"key": ending}]}} if ending else {}),
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            # Without its heartbeat, which would make it another node every minute.
+            "conditions": [
+                {"type": one["type"], "status": one["status"]}
+                for one in status.get("conditions") or ()
+                if one["type"] == "Ready"
+            ],
+        },
+    }

@@ -1,0 +1,44 @@
+"""What is left of an object is what decisions read."""
+
+from typing import Any
+
+import pytest
+
+from forebay_operator.trim import trim
+
+METADATA = {"name": "x", "labels": {"a": "b"}}
+RESOURCES = {"limits": {"memory": "1Gi"}}
+PORTS = [{"name": "http", "containerPort": 8000}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "left"),
+    [
+        (
+            "Pod",
+            {
+                "nodeName": "n",
+                "tolerations": [],
+                "volumes": [{"name": "model"}],
+                "containers": [
+                    {"name": "c", "ports": PORTS, "resources": RESOURCES, "env": [], "args": []}
+                ],
+                "initContainers": [{"name": "i", "command": ["true"]}],
+            },
+            {
+                "nodeName": "n",
+                "tolerations": [],
+                "containers": [{"name": "c", "ports": PORTS, "resources": RESOURCES}],
+                "initContainers": [{"name": "i"}],
+            },
+        ),
+        ("ReplicaSet", {"replicas": 1, "template": {}, "selector": {}}, {"replicas": 1}),
+        ("Deployment", {"replicas": 1, "template": {}}, {"replicas": 1, "template": {}}),
+    ],
+    ids=["a pod", "a replica set", "what is compared with a wish"],
+)
+def test_what_nobody_reads_is_left_out(
+    kind: str, spec: dict[str, Any], left: dict[str, Any]
+) -> None:
+    item = {"kind": kind, "metadata": {**METADATA, "managedFields": [{}]}, "spec": spec}
+    assert trim(item) == {"kind": kind, "metadata": METADATA, "spec": left}
