@@ -105,6 +105,9 @@ class Settings:
     """Image of the inspection Job."""
     hub_endpoint: str = ""
     """Base address of the model hub; empty: the public one."""
+    hub_ca: str = ""
+    """A ConfigMap in the namespace of each service, and its key (default `ca.crt`), as in
+    `hub-ca/bundle.pem`: certificates that the hub is trusted by. Empty: the public authorities."""
     image_pull_policy: str = "IfNotPresent"
 
 

@@ -31,6 +31,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> ProcessSettings:
         runtime_image=_required(environ, "FOREBAY_RUNTIME_IMAGE"),
         operator_image=_required(environ, "FOREBAY_OPERATOR_IMAGE"),
         hub_endpoint=environ.get("FOREBAY_HUB_ENDPOINT", ""),
+        hub_ca=environ.get("FOREBAY_HUB_CA", ""),
         image_pull_policy=environ.get("FOREBAY_IMAGE_PULL_POLICY") or "IfNotPresent",
     )
     namespaces = environ.get("FOREBAY_WATCH_NAMESPACES", "").split(",")

@@ -47,12 +47,13 @@ def everything(team: str) -> dict[str, Any]:
         "podLabels": {"cost-center": "7"},
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         "log": {"level": "debug", "format": "json"},
-        "hub": {"endpoint": "https://hub.example.com"},
+        "hub": {"endpoint": "https://hub.example.com", "ca": {"configMap": "hub-ca"}},
         "priorityClass": {"create": True},
         "models": {"priorityClass": {"create": True}},
         "metrics": {
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             "podMonitor": {"enabled": True},
+            "rules": {"enabled": True},
         },
         "networkPolicies": {
             "metricsFrom": [
@@ -96,6 +97,7 @@ def test_all_of_it_is_made_and_says_what_was_asked(
     assert container["image"] == f"localhost/forebay-operator@{DIGEST}"
     assert environ["FOREBAY_OPERATOR_IMAGE"] == container["image"]
     assert environ["FOREBAY_HUB_ENDPOINT"] == "https://hub.example.com"
+    assert environ["FOREBAY_HUB_CA"] == "hub-ca/ca.crt"
     assert environ["FOREBAY_IMAGE_PULL_POLICY"] == container["imagePullPolicy"] == "Always"
     assert environ["HTTPS_PROXY"] == "http://proxy:3128"
     assert {"--verbose", "--log-format=json"} <= set(container["command"])
@@ -109,6 +111,8 @@ def test_all_of_it_is_made_and_says_what_was_asked(
     [port] = get(f"/api/v1/{here}/services/forebay-operator-metrics")["spec"]["ports"]
     assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
     assert port["targetPort"] in [one["name"] for one in container["ports"]]
+    [group] = get(f"{monitors}/prometheusrules/forebay-operator")["spec"]["groups"]
+    assert len(group["rules"]) > 1
     assert get(f"{monitors}/podmonitors/forebay-models")["spec"]["namespaceSelector"] == {
         "any": True
     }

@@ -21,6 +21,12 @@ def test_a_missing_image_is_named(name: str) -> None:
         read_settings({**IMAGES, name: ""})
 
 
+def test_a_hub_of_ones_own_is_trusted_by_its_own_certificates() -> None:
+    hub = {"FOREBAY_HUB_ENDPOINT": "https://hub.test", "FOREBAY_HUB_CA": "hub-ca/bundle.pem"}
+    found = read_settings({**IMAGES, **hub}).decisions
+    assert (found.hub_endpoint, found.hub_ca) == ("https://hub.test", "hub-ca/bundle.pem")
+
+
 def test_namespaces_are_a_list() -> None:
     assert read_settings({**IMAGES, "FOREBAY_WATCH_NAMESPACES": "a, b,"}).namespaces == ("a", "b")
 

@@ -1,6 +1,7 @@
 """A model is inspected before anything starts; a failure is told, and tried again ever later."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,6 +126,18 @@ def test_the_job_sees_the_model_where_the_pods_will(
     assert mount in container["volumeMounts"]
     assert container["args"][:2] == ["inspect", argument]
     assert {name: pod[name] for name in placement} == placement
+
+
+def test_a_private_hub_is_trusted_while_its_model_is_read() -> None:
+    seen = observed(service(model={"uri": "hf://org/name"}))
+    settings = replace(seen.settings, hub_ca="hub-ca")
+    job = child(plan(replace(seen, settings=settings), NOW), "Job")
+    assert job is not None
+    pod = job["spec"]["template"]["spec"]
+    mounted = [one["name"] for one in pod["containers"][0]["volumeMounts"]]
+    assert "forebay-hub-ca" in mounted and "forebay-hub-ca" in str(pod["volumes"])
+    trust = {"name": "SSL_CERT_FILE", "value": "/etc/forebay/hub/ca.crt"}
+    assert trust in pod["containers"][0]["env"]
 
 
 def test_a_hubs_model_is_read_from_anywhere_with_its_token() -> None:

@@ -132,6 +132,26 @@ def test_the_hub_and_its_token_reach_the_runtime() -> None:
     assert {"name": "HF_TOKEN", "valueFrom": token} in env
 
 
+HUB_CA_FILE = "/etc/forebay/hub/ca.crt"
+
+
+def test_the_certificates_of_a_private_hub_reach_the_runtime_under_one_name() -> None:
+    settings = Settings("reg.test/runtime:v1", "reg.test/operator:v1", hub_ca="hub-ca/bundle.pem")
+    pod = deployment_of(settings, model={"uri": "hf://org/name"})["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    source = {"name": "hub-ca", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}
+    mount = {"name": "forebay-hub-ca", "mountPath": "/etc/forebay/hub", "readOnly": True}
+    assert {"name": "forebay-hub-ca", "configMap": source} in pod["volumes"]
+    assert mount in container["volumeMounts"]
+    assert {"name": "SSL_CERT_FILE", "value": HUB_CA_FILE} in container["env"]
+
+
+def test_a_model_of_no_hub_needs_no_certificates() -> None:
+    settings = Settings("reg.test/runtime:v1", "reg.test/operator:v1", hub_ca="hub-ca")
+    deployment = deployment_of(settings, model={"uri": "oci://reg.test/m:1"})
+    assert "hub-ca" not in str(deployment)
+
+
 TEMPLATE = {
     "labels": {"team": "a"},
     "annotations": {"note": "b"},

@@ -2,6 +2,7 @@
 
 from forebay_operator.kinds import INSPECTION_LABEL, MANAGED_LABEL
 from forebay_operator.observed import Settings
+from forebay_operator.planning.children.hub_trust import build_hub_trust
 from forebay_operator.planning.children.metadata import build_metadata, fingerprint
 from forebay_operator.planning.children.model_source import (
     build_hub_env,
@@ -54,10 +55,11 @@ def _build_pod(service: Service, settings: Settings) -> Manifest:
     if not model_volumes:
         # A hub's model is read from any node, others where the pods will run.
         placement = {key: placement[key] for key in placement if key == "imagePullSecrets"}
+    hub_volumes, _ = build_hub_trust(service.model, settings)
     return {
         "restartPolicy": "Never",
         "containers": [_build_container(service, settings)],
-        "volumes": [{"name": _TMP, "emptyDir": {}}, *model_volumes],
+        "volumes": [{"name": _TMP, "emptyDir": {}}, *model_volumes, *hub_volumes],
         **build_confinement(service),
         **placement,
     }
@@ -65,6 +67,7 @@ def _build_pod(service: Service, settings: Settings) -> Manifest:
 
 def _build_container(service: Service, settings: Settings) -> Manifest:
     _, model_mounts = build_model_volumes(service.model)
+    _, hub_mounts = build_hub_trust(service.model, settings)
     return {
         "name": CONTAINER,
         "image": settings.operator_image,
@@ -84,5 +87,5 @@ def _build_container(service: Service, settings: Settings) -> Manifest:
         "securityContext": build_container_security(),
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": _TMP, "mountPath": "/tmp"}, *model_mounts],
+        "volumeMounts": [{"name": _TMP, "mountPath": "/tmp"}, *model_mounts, *hub_mounts],
     }

@@ -3,6 +3,7 @@
 import re
 
 from forebay_operator.observed import Settings
+from forebay_operator.planning.children.hub_trust import build_trust_env
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Model
 
@@ -46,7 +47,7 @@ def build_hub_env(model: Model, settings: Settings) -> list[Manifest]:
     """Variables by which a hub's model is found and read; empty for other models."""
     if model.scheme != "hf":
         return []
-    env: list[Manifest] = []
+    env = build_trust_env(model, settings)
     if settings.hub_endpoint:
         env.append({"name": "HF_ENDPOINT", "value": settings.hub_endpoint})
     if model.secret_name:

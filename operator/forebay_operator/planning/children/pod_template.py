@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from forebay_budget.sizing import Fit
 from forebay_operator.kinds import MANAGED_LABEL
+from forebay_operator.planning.children.hub_trust import build_hub_trust
 from forebay_operator.planning.children.metadata import (
     TEMPLATE_HASH_LABEL,
     fingerprint,
@@ -27,7 +27,7 @@ STOP_MARGIN_SECONDS = 10
 def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
     """The template, with its own hash as a label that tells pods of old and new templates apart."""
     wanted = service.pod_template
-    volumes, mounts = _build_volumes(service, inputs.fit)
+    volumes, mounts = _build_volumes(service, inputs)
     container = build_runtime_container(service, inputs)
     spec: Manifest = {
         "terminationGracePeriodSeconds": service.drain.lame_duck_seconds
@@ -52,13 +52,18 @@ def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
     }
 
 
-def _build_volumes(service: Service, fit: Fit) -> tuple[list[Manifest], list[Manifest]]:
+def _build_volumes(
+    service: Service, inputs: TemplateInputs
+) -> tuple[list[Manifest], list[Manifest]]:
     """Ours first; a mount of the user's at the same path takes the place of ours."""
     volumes, mounts = build_model_volumes(service.model)
+    hub_volumes, hub_mounts = build_hub_trust(service.model, inputs.settings)
+    volumes += hub_volumes
+    mounts += hub_mounts
     folders: dict[str, tuple[str, Manifest]] = {"/tmp": ("forebay-tmp", {})}
     if service.model.scheme == "hf":
         folders[CACHE_PATH] = ("forebay-cache", {})
-    if fit.tensor_parallel_size > 1:
+    if inputs.fit.tensor_parallel_size > 1:
         # The ranks exchange tensors through shared memory, of which a container has 64 MiB.
         folders["/dev/shm"] = ("forebay-shm", {"medium": "Memory"})
     taken = {mount["mountPath"].rstrip("/") for mount in service.pod_template.volume_mounts}
