@@ -4,18 +4,28 @@ A pod becomes ready at once and ends at once when it is deleted, unless an annot
 otherwise: a test puts it into `spec.podTemplate.annotations`.
 """
 
+import json
 from typing import Any
 
 from observed_builder import SMOLLM2
 
 FATE = "fate.test/becomes"
-"""Ready where it is absent; else `unready`, `crash`, `image`, or `stuck`: nothing ever happens."""
+"""Ready where it is absent; else `unready`, `crash`, `image`, `told`, or `stuck`: nothing ever
+happens."""
 READY_AFTER = "fate.test/ready-after"
 """A Go duration: how long it starts."""
 GONE_AFTER = "fate.test/gone-after"
 """A Go duration: how long it drains once it is deleted."""
 LAST_WORDS = "fate.test/last-words"
 """A crashing container's termination message."""
+TOLD = "fate.test/container"
+"""The status of the container as JSON, for the fate `told`; `tell_container` writes it."""
+
+
+def tell_container(**status: Any) -> dict[str, str]:
+    """Annotations of a pod whose container gets a status of the test's own."""
+    whole = {"name": "runtime", "image": "i", "imageID": "", "ready": False, "restartCount": 1}
+    return {FATE: "told", TOLD: json.dumps(whole | {"started": False} | status)}
 
 
 def build_stages() -> list[dict[str, Any]]:
@@ -25,6 +35,7 @@ def build_stages() -> list[dict[str, Any]]:
         _stage("unready", _is("unready"), _RUNNING.replace("READY", "False"), READY_AFTER),
         _stage("crash", _is("crash"), _CRASHED, READY_AFTER),
         _stage("image", _is("image"), _IMAGE_MISSING, READY_AFTER),
+        _stage("told", _is("told"), _TOLD, READY_AFTER),
         _stage("inspected", [_JOB_POD], _INSPECTED.replace("MESSAGE", _message())),
         _deletion(),
         _node(),
@@ -168,6 +179,15 @@ containerStatuses:
       reason: ImagePullBackOff
       message: {{ printf "Back-off pulling image \"%s\"" .image | Quote }}
 {{ end }}
+"""
+)
+
+_TOLD = (
+    _CONDITIONS.replace("READY", "False")
+    + """
+phase: Running
+containerStatuses:
+- {{ index .metadata.annotations "fate.test/container" }}
 """
 )
 
