@@ -24,6 +24,9 @@ BROKEN = {
 }
 
 
+HASH = "forebay.dev/template-hash"
+
+
 def edit(service: RolledService, number: int, **template: Any) -> None:
     """An edit that renders into the pods."""
     service.edit(engine={"maxNumSeqs": number}, podTemplate=template)
@@ -34,17 +37,19 @@ def is_unschedulable(pod: Any) -> bool:
     return any(one.get("reason") == "Unschedulable" for one in conditions)
 
 
-def surge_pod(service: RolledService) -> str:
-    """The pod that no node takes."""
-    found = wait_until(
-        "A surge pod without a node", lambda: [*filter(is_unschedulable, service.pods())]
-    )
-    return str(found[0]["metadata"]["name"])
+def surge_pods(service: RolledService, number: int) -> list[str]:
+    """The pods of an edit that no node takes."""
+    template = service.deployment()["spec"]["template"]
+    if f"--max-num-seqs={number}" not in template["spec"]["containers"][0]["args"]:
+        return []
+    digest = template["metadata"]["labels"][HASH]
+    new = [one for one in service.pods() if one["metadata"]["labels"][HASH] == digest]
+    return [one["metadata"]["name"] for one in new if is_unschedulable(one)]
 
 
-def find_no_room(service: RolledService) -> None:
-    """Half a minute passes for the surge pod."""
-    name = surge_pod(service)
+def find_no_room(service: RolledService, number: int) -> None:
+    """Half a minute passes for the surge pod of an edit."""
+    (name,) = wait_until("A pod without a node", lambda: surge_pods(service, number))
     service.let_time_pass("pods", name, "PodScheduled", 31)
 
 
@@ -65,7 +70,7 @@ def test_a_25_percent_rollout_with_one_replica_and_one_gpu_never_ends(roll: Roll
         service.wait("Ready", "True")
         (old,) = service.pods()
         edit(service, 3)
-        find_no_room(service)
+        find_no_room(service, 3)
         message = service.wait("Ready", "False", "Replacing")
         assert "nothing serves between" in message
         service.wait("Ready", "True")
@@ -96,7 +101,7 @@ def test_three_edits_within_seconds_take_at_most_one_replica_out_of_service(roll
         service.wait("Ready", "True")
         for number in (3, 4, 5):
             edit(service, number, **SLOW)
-            find_no_room(service)
+            find_no_room(service, number)
             wait_until("A pod makes room", lambda: service.says("Ready")[1] == "Replacing")
         service.wait("Ready", "True")
         assert service.fewest_ready(2) == 1
