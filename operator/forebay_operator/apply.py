@@ -97,7 +97,7 @@ class Applier:
             known = self._store.find(kind, namespace, one.name)
             if known is not None and known["metadata"].get("deletionTimestamp"):
                 continue
-            await self._cluster.delete(kind, namespace, one.name, one.uid)
+            await self._cluster.delete(kind, namespace, one.name, one.uid, one.version)
             self._memory.applied.pop((one.kind, one.name), None)
             self._memory.written.append(Written(kind, namespace, one.name, one.uid, None))
 

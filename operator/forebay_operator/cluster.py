@@ -98,8 +98,10 @@ class Cluster(Protocol):
     async def replace(self, kind: Kind, manifest: Object) -> Object:
         """Replace an object whose resource version is still the manifest's."""
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete an object if it still has this uid."""
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, version: str = ""
+    ) -> None:
+        """Delete an object if it still has this uid, and this resource version if one is given."""
 
 
 class KubernetesCluster:
@@ -177,9 +179,12 @@ class KubernetesCluster:
         path = kind.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         return await self._send(kind, "PUT", path, MANAGER, manifest)
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete an object if it still has this uid; its own children go in the background."""
-        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, version: str = ""
+    ) -> None:
+        """Delete an object if it is still the one meant; its children go in the background."""
+        state = {"uid": uid} | ({"resourceVersion": version} if version else {})
+        options = {"preconditions": state, "propagationPolicy": "Background"}
         try:
             await self._send(kind, "DELETE", kind.path(namespace, name), body=options)
         except ApiError as error:

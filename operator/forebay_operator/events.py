@@ -15,15 +15,14 @@ from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note
+from forebay_operator.shared_lists import SharedLists
 from forebay_operator.store import uid_of
 
 log = logging.getLogger(__name__)
 
 SETTLING_SECONDS = 4.0
 """How long an object may be incomplete before anyone asks why."""
-READ_AGAIN_SECONDS = 8.0
 READ_SELDOM_SECONDS = 60.0
-KEEP_SECONDS = 60.0
 POST_AGAIN_SECONDS = 3600.0
 MAX_NOTE_CHARACTERS = 1000
 """The API server takes 1,024."""
@@ -38,29 +37,15 @@ class WarningReader:
     """Reads Warning Events, once for all services of a namespace that ask within seconds."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cluster = cluster
-        self._clock = clock
-        self._known: dict[str, tuple[float, tuple[Object, ...]]] = {}
+        self._events = SharedLists(cluster, EVENT, "type=Warning", clock)
 
     async def read(self, observed: Observed) -> tuple[Object, ...]:
         """Warnings about the service's pods, Jobs and ReplicaSets, oldest first."""
         groups = (observed.pods, observed.job_pods, observed.jobs, observed.replica_sets)
         uids = {uid_of(item) for group in groups for item in group}
-        events = await self._list(observed.key.namespace)
+        events = await self._events.read(observed.key.namespace)
         mine = [one for one in events if one.get("involvedObject", {}).get("uid") in uids]
         return tuple(sorted(mine, key=_seen_at))
-
-    async def _list(self, namespace: str) -> tuple[Object, ...]:
-        now = self._clock()
-        at, events = self._known.get(namespace, (float("-inf"), ()))
-        if now - at >= READ_AGAIN_SECONDS - 1.0:
-            events = (await self._cluster.list(EVENT, namespace, "type=Warning")).objects
-            self._known[namespace] = (now, events)
-        fresh = {
-            name: known for name, known in self._known.items() if now - known[0] < KEEP_SECONDS
-        }
-        self._known = fresh
-        return events
 
 
 async def post_notes(

@@ -43,6 +43,7 @@ SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NODE = Kind("", "v1", "Node", "nodes")
 EVENT = Kind("", "v1", "Event", "events")
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 

@@ -11,9 +11,11 @@ from forebay_operator.kinds import (
     DEPLOYMENT,
     INFERENCE_SERVICE,
     JOB,
+    MANAGED_LABEL,
     NETWORK_SERVICE,
     POD,
     REPLICA_SET,
+    SERVICE_LABEL,
     Kind,
 )
 from forebay_operator.memory import Memory
@@ -64,6 +66,23 @@ def list_unexplained(observed: Observed) -> set[str]:
     finished = {uid_of(job) for job in observed.jobs if _is_finished(job)}
     ended = [pod for pod in observed.job_pods if _phase(pod) in ("Succeeded", "Failed")]
     return finished - {controller_of(pod).get("uid") for pod in ended}
+
+
+def is_over_quota(observed: Observed) -> bool:
+    """Whether a quota refuses pods of the Deployment now."""
+    status = (observed.deployment or {}).get("status") or {}
+    return any(
+        one["type"] == "ReplicaFailure" and "exceeded quota" in one.get("message", "")
+        for one in status.get("conditions") or ()
+        if one["status"] == "True"
+    )
+
+
+def is_orphan(item: Object, key: Key) -> bool:
+    """Whether a service of this name was deleted without it: it says so, and nobody owns it."""
+    labels = item["metadata"].get("labels") or {}
+    is_ours = MANAGED_LABEL.items() <= labels.items() and labels.get(SERVICE_LABEL) == key.name
+    return is_ours and not item["metadata"].get("ownerReferences")
 
 
 def is_owned(item: Object, service_uid: str) -> bool:

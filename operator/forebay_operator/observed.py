@@ -132,6 +132,8 @@ class Observed:
     nodes: tuple[Object, ...] = ()
     warnings: tuple[Object, ...] = ()
     """Warning Events of the service's pods, Jobs and ReplicaSets, oldest first."""
+    resource_quotas: tuple[Object, ...] = ()
+    """The namespace's, read only while one of them refuses pods."""
     loads: Mapping[str, PodLoad] = field(default_factory=dict)
     """By pod uid."""
     memory: ScalingMemory | None = None
@@ -139,6 +141,8 @@ class Observed:
     """`Kind/name` of objects that carry a child's name but belong to someone else."""
     quotas: tuple[Object, ...] = ()
     """VRAMQuotas of the namespace, by name."""
+    orphans: tuple[str, ...] = ()
+    """Those of them that a service of this name left behind, and that nobody owns."""
     nodes_readable: bool = True
     """False where the platform team granted no right to read nodes."""
     apply_error: str = ""

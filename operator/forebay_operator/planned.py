@@ -16,6 +16,8 @@ class ObjectRef:
     kind: str
     name: str
     uid: str
+    version: str = ""
+    """Its resource version, where it may be deleted in no other state than the one observed."""
 
 
 @dataclass(frozen=True)

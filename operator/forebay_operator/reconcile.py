@@ -9,22 +9,28 @@ from datetime import UTC, datetime
 from forebay_operator.apply import Applier, Refused, is_left_behind
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.events import (
-    READ_AGAIN_SECONDS,
     READ_SELDOM_SECONDS,
     SETTLING_SECONDS,
     WarningReader,
     post_notes,
     suspect_since,
 )
-from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
+from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD, RESOURCE_QUOTA
 from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
-from forebay_operator.observe import list_unexplained, observe, select_loads
+from forebay_operator.observe import (
+    is_orphan,
+    is_over_quota,
+    list_unexplained,
+    observe,
+    select_loads,
+)
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
 from forebay_operator.planning.standstill import tell_internal_error
 from forebay_operator.quotas import QuotaKeeper
 from forebay_operator.scrape import Scraper
+from forebay_operator.shared_lists import READ_AGAIN_SECONDS, SharedLists
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
 
@@ -77,6 +83,7 @@ class Reconciler:
         self._scraper = scraper
         self._warnings = WarningReader(cluster)
         self._quotas = QuotaKeeper(cluster, store, queue)
+        self._resource_quotas = SharedLists(cluster, RESOURCE_QUOTA)
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
 
@@ -104,7 +111,8 @@ class Reconciler:
             self._queue.add_later(key, FOREIGN_SECONDS)
         if foreign or applier.has_found:
             known = self._read(key, memory) or observed
-            observed = replace(known, foreign=tuple(foreign))
+            orphans = tuple(name for name, item in foreign.items() if is_orphan(item, key))
+            observed = replace(known, foreign=tuple(foreign), orphans=orphans)
             decided = self._planner(observed, now)
         if is_shrinking(observed, decided) or names_newly_draining(observed, decided):
             await self._scraper.refresh(key)
@@ -172,7 +180,21 @@ class Reconciler:
                 self._store.put(pod)
             memory.asked_for |= unexplained
             observed = self._read(key, memory) or observed
+        observed = await self._with_resource_quotas(observed)
         return await self._with_warnings(observed, memory, now)
+
+    async def _with_resource_quotas(self, observed: Observed) -> Observed:
+        """Look at the quotas for as long as one refuses pods: no event tells that it grew."""
+        if not is_over_quota(observed):
+            return observed
+        self._queue.add_later(observed.key, READ_AGAIN_SECONDS)
+        try:
+            quotas = await self._resource_quotas.read(observed.key.namespace)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return observed
+        return replace(observed, resource_quotas=quotas)
 
     async def _with_warnings(self, observed: Observed, memory: Memory, now: datetime) -> Observed:
         """Ask what others warn of while a child is incomplete, ever less often as time passes."""

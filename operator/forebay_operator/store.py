@@ -154,7 +154,8 @@ class Store:
         """Whether a write of ours has come back."""
         known = self.find(written.kind, written.namespace, written.name)
         if written.resource_version is None:
-            return known is None or uid_of(known) != written.uid
+            is_gone = known is None or uid_of(known) != written.uid
+            return is_gone or bool(known and known["metadata"].get("deletionTimestamp"))
         if written.uid in self._tombstones:
             return True
         if known is None:

@@ -12,6 +12,10 @@ from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
+REFUSED_SECONDS = 7.0
+"""How long a refused child waits at most, give or take: no event tells that it would be taken now.
+"""
+
 
 async def work(queue: WorkQueue, reconciler: Reconciler, metrics: Metrics) -> None:
     """Take keys from the queue until cancelled, or until the lease is lost."""
@@ -31,7 +35,7 @@ async def attempt(key: Key, queue: WorkQueue, reconciler: Reconciler, metrics: M
     except LeaseLost:
         raise
     except Refused as refusal:
-        delay = queue.retry(key)
+        delay = queue.retry(key, REFUSED_SECONDS)
         log.info("Child was refused service=%s retry=%.1fs %s", key, delay, refusal.sentence)
         outcome = "refused"
     except FAILURES as error:

@@ -90,10 +90,14 @@ class FakeCluster:
             raise ApiError(409, "the object has been modified")
         return self._store(place, {**known, **copy.deepcopy(dict(manifest))})
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, version: str = ""
+    ) -> None:
         self._record("delete", kind, name)
         known = self.objects.get((kind.name, namespace, name))
-        if known is not None and known["metadata"]["uid"] == uid:
+        if known is None or version not in ("", known["metadata"]["resourceVersion"]):
+            return
+        if known["metadata"]["uid"] == uid:
             self.remove(kind, namespace, name)
 
     def add(self, manifest: Object) -> dict[str, Any]:

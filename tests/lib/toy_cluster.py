@@ -33,7 +33,10 @@ class ToyCluster:
         self.warnings: tuple[dict[str, Any], ...] = ()
         self.nodes: tuple[dict[str, Any], ...] = ()
         self.quotas: tuple[Mapping[str, Any], ...] = ()
+        self.replica_sets: tuple[dict[str, Any], ...] = ()
+        self.resource_quotas: tuple[dict[str, Any], ...] = ()
         self.foreign: tuple[str, ...] = ()
+        self.orphans: tuple[str, ...] = ()
         self.apply_error = ""
         self.memory: ScalingMemory | None = None
         self.fate: Fate = lambda pod: None
@@ -55,10 +58,13 @@ class ToyCluster:
             job_pods=tuple(self.job_pods),
             pods=tuple(self.pods),
             nodes=self.nodes,
+            replica_sets=self.replica_sets,
+            resource_quotas=self.resource_quotas,
             loads=self.loads,
             warnings=self.warnings,
             quotas=self.quotas,
             foreign=self.foreign,
+            orphans=self.orphans,
             apply_error=self.apply_error,
             memory=self.memory,
         )

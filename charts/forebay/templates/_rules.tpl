@@ -33,8 +33,12 @@ A component test compares these rules with the requests that the operator is see
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
-  resources: [pods] # patch writes one annotation, controller.kubernetes.io/pod-deletion-cost
-  verbs: [get, list, watch, patch]
+  # patch writes one annotation, controller.kubernetes.io/pod-deletion-cost; delete ends one that backs off and never served
+  resources: [pods]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [resourcequotas] # while one refuses pods, to see when it has room
+  verbs: [list]
 - apiGroups: [""]
   resources: [events] # warnings about a service's own objects, while something hangs
   verbs: [list]

@@ -20,6 +20,7 @@ from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import read_progress
 from forebay_operator.planning.quota_admission import Admission, admit
+from forebay_operator.planning.retry import Retry, choose_retry
 from forebay_operator.planning.revision import (
     Revision,
     build_revision,
@@ -91,7 +92,7 @@ def _look_out(
         rollout=(
             choose_rollout_step(situation, wanted_hash, progress) if revision else RolloutStep()
         ),
-        nudge=choose_nudge(progress, situation.now),
+        nudge=choose_nudge(situation, progress),
         headcount=headcount,
     )
 
@@ -106,19 +107,21 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
     if situation.may_refresh:
         memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
+    retry = choose_retry(situation, outlook.revision.template_hash) if outlook.revision else Retry()
     return Plan(
         children=_build_children(outlook),
-        deletions=(*outlook.knowledge.deletions, *history),
+        deletions=(*outlook.knowledge.deletions, *history, *retry.deletions),
         deletion_costs=choose_deletion_costs(situation, headcount.num_told),
         status=status,
         notes=(
             *write_notes(situation, status, scaling.decision),
             *headcount.notes,
             *drains.notes,
+            *retry.notes,
         ),
         tallies=(*scaling.tallies, *drains.tallies),
         scaling_inputs=scaling.inputs,
-        look_again_seconds=_look_again(outlook, scaling),
+        look_again_seconds=_look_again(outlook, scaling, retry),
         memory=memory,
     )
 
@@ -137,11 +140,12 @@ def _build_children(outlook: Outlook) -> tuple[Manifest, ...]:
     return tuple(children)
 
 
-def _look_again(outlook: Outlook, scaling: ScalingStep) -> float | None:
+def _look_again(outlook: Outlook, scaling: ScalingStep, retry: Retry) -> float | None:
     waits = (
         outlook.knowledge.look_again_seconds,
         outlook.rollout.look_again_seconds,
         outlook.progress.look_again_seconds,
+        retry.look_again_seconds,
         scaling.look_again_seconds,
         outlook.headcount.look_again_seconds,
         seconds_to_retell(outlook.situation),

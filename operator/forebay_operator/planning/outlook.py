@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from forebay_operator.observed import Observed
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
@@ -40,7 +41,7 @@ class Outlook:
         """Why children could not be written."""
         observed = self.situation.observed
         if observed.foreign:
-            return _explain_foreign(observed.foreign)
+            return _explain_foreign(observed)
         if observed.apply_error:
             return explain_refusal(observed.apply_error, self.situation.service.model.uri)
         return None
@@ -100,11 +101,19 @@ class Outlook:
         )
 
 
-def _explain_foreign(foreign: tuple[str, ...]) -> Cause:
+def _explain_foreign(observed: Observed) -> Cause:
+    """Who owns nothing that we wrote has lost its owner; everything else is not ours to judge."""
+    if observed.orphans == observed.foreign:
+        return Cause(
+            "ChildNameTaken",
+            f"{' and '.join(observed.orphans)} stayed behind when an InferenceService of this name "
+            "was deleted with --cascade=orphan, and belong to nobody; delete them, which ends "
+            "their pods, or give this InferenceService another name.",
+        )
     return Cause(
         "ChildNameTaken",
-        f"{' and '.join(foreign)} of this name already belong to someone else and were left "
-        "alone; delete or rename them, or give this InferenceService another name.",
+        f"{' and '.join(observed.foreign)} of this name already belong to someone else and were "
+        "left alone; delete or rename them, or give this InferenceService another name.",
     )
 
 

@@ -34,8 +34,8 @@ class Progress:
     is_paused: bool = False
     """Somebody paused the Deployment before it came that far."""
     creation_cause: Cause | None = None
-    over_quota_seconds: float = 0.0
-    """Since when a quota has refused one pod more; 0 where none does."""
+    refused_seconds: float = 0.0
+    """For how long pods have been refused; 0 where none is."""
     pod_cause: Cause | None = None
     look_again_seconds: float | None = None
     """When a pod that has just become unready has been so for long enough to be called ailing."""
@@ -65,7 +65,7 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         is_paused=not is_complete and bool(deployment["spec"].get("paused")),
         is_overdue=is_judged and _is_overdue(deployment),
         creation_cause=_creation_cause(situation, failure),
-        over_quota_seconds=_over_quota_seconds(situation, failure),
+        refused_seconds=_refused_seconds(situation, failure),
         pod_cause=None if is_complete else _pod_cause(patients),
         look_again_seconds=min(filter(None, map(seconds_until_ailing, patients)), default=None),
     )
@@ -110,8 +110,8 @@ def _creation_cause(situation: Situation, failure: Object) -> Cause | None:
     return explain_refusal(failure.get("message", ""), situation.service.model.uri)
 
 
-def _over_quota_seconds(situation: Situation, failure: Object) -> float:
-    if "exceeded quota" not in failure.get("message", "") or "lastTransitionTime" not in failure:
+def _refused_seconds(situation: Situation, failure: Object) -> float:
+    if "lastTransitionTime" not in failure:
         return 0.0
     return max(0.001, seconds_since(failure["lastTransitionTime"], situation.now))
 

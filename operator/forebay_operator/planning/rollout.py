@@ -74,7 +74,7 @@ def _judge_surge(
     pods = situation.observed.pods
     new = [pod for pod in pods if template_hash(pod) == wanted_hash and not is_leaving(pod)]
     waits = (_unschedulable_seconds(situation, pod) for pod in new)
-    waited = max((*waits, progress.over_quota_seconds))
+    waited = max((*waits, _over_quota_seconds(progress)))
     if waited < SURGE_PATIENCE_SECONDS:
         return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - waited if waited else None)
     said = situation.previous_condition("Progressing")
@@ -127,6 +127,13 @@ def _unschedulable_seconds(situation: Situation, pod: Object) -> float:
     if not any(words in scheduled.get("message", "") for words in _ROOM):
         return 0.0
     return max(0.001, seconds_since(scheduled["lastTransitionTime"], situation.now))
+
+
+def _over_quota_seconds(progress: Progress) -> float:
+    """How long a quota has had no room; one that wants resources named takes no pod at all."""
+    cause = progress.creation_cause
+    is_full = cause is not None and "exceeded quota" in cause.message
+    return progress.refused_seconds if is_full else 0.0
 
 
 def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:

@@ -334,6 +334,8 @@ SELDOM_USED = {
         "forebay.dev",
         "inferenceservices",
     ),  # after a status write that the watch does not show
+    ("delete", "", "pods"),  # that back off and never served
+    ("list", "", "resourcequotas"),  # while one refuses pods
     ("get", "", "pods"),  # after a deletion cost that the watch does not show
 }
 

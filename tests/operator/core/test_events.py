@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from fake_cluster import FakeCluster
-from forebay_operator.events import READ_AGAIN_SECONDS, WarningReader, suspect_since
+from forebay_operator.events import WarningReader, suspect_since
 from forebay_operator.observed import Key, Observed, Settings
+from forebay_operator.shared_lists import READ_AGAIN_SECONDS
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,6 +1,5 @@
 """Whatever keeps a pod from serving is one reason and one sentence, and gone when it is mended."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -473,19 +472,12 @@ def test_a_refused_pod_is_told() -> None:
     assert QUOTA in condition_of(decided, "Ready")["message"]
 
 
-def test_while_pods_are_refused_their_replica_set_is_woken_every_half_minute() -> None:
+def test_a_replica_set_is_woken_only_while_its_pods_are_refused() -> None:
     cluster = settled()
     refused = condition("ReplicaFailure", "True", "FailedCreate", message=QUOTA)
     deployment_says(cluster, refused)
-    told = set()
-    for _ in range(10):
-        decided = cluster.decide()
-        assert decided.look_again_seconds is not None
-        cluster.now += timedelta(seconds=decided.look_again_seconds)
-        deployment = child(decided, "Deployment")
-        assert deployment is not None
-        told.add(deployment["metadata"]["annotations"]["forebay.dev/try-again"])
-    assert len(told) == 10
+    deployment = child(cluster.decide(), "Deployment")
+    assert deployment is not None and deployment["metadata"]["annotations"]
     deployment_says(cluster)
     deployment = child(cluster.decide(), "Deployment")
     assert deployment is not None and "annotations" not in deployment["metadata"]
@@ -575,3 +567,10 @@ def test_a_childs_name_that_is_taken_is_told() -> None:
     assert says(decided, "Ready") == ("False", "ChildNameTaken")
     assert says(decided, "Stalled") == ("True", "ChildNameTaken")
     assert "Service/smollm2" in condition_of(decided, "Ready")["message"]
+
+
+def test_children_that_a_deleted_service_left_behind_are_told_as_such() -> None:
+    cluster = settled()
+    cluster.foreign = cluster.orphans = ("Service/smollm2", "Deployment/smollm2")
+    message = condition_of(cluster.decide(), "Ready")["message"]
+    assert "stayed behind" in message and "--cascade=orphan" in message
