@@ -12,6 +12,9 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+MEMORY_TERMS = ("weights", "kvCache", "activation", "overhead")
+"""What memory is spent on, as pods and `status.memory` name it."""
+
 
 @dataclass(frozen=True, order=True)
 class Key:

@@ -16,7 +16,7 @@ from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
 from forebay_operator.load_request import request_load
 from forebay_operator.metrics import Metrics
 from forebay_operator.news import is_news
-from forebay_operator.observed import Key, Object, PodLoad
+from forebay_operator.observed import MEMORY_TERMS, Key, Object, PodLoad
 from forebay_operator.store import Store, uid_of
 from forebay_operator.workqueue import WorkQueue
 
@@ -38,8 +38,6 @@ MAX_CONNECTIONS = 256
 MOST_COUNTED = 2**53
 DEFAULT_PORT = 8000
 DEVICES = ("cuda", "cpu")
-TERMS = ("weights", "kvCache", "activation", "overhead")
-"""Of a pod's memory, as `status.memory` names them too."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,7 @@ def _share_or_none(said: object) -> float | None:
 def _memory(said: object) -> dict[str, int]:
     """All terms or nothing: a sum of some would be called less than was planned."""
     try:
-        return {term: _count(said[term]) for term in TERMS} if isinstance(said, dict) else {}
+        return {term: _count(said[term]) for term in MEMORY_TERMS} if isinstance(said, dict) else {}
     except (KeyError, ValueError):
         return {}
 

@@ -12,6 +12,7 @@ from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.contest import CONDITION as CONTEST
 from forebay_operator.planning.contest import describe_contest
 from forebay_operator.planning.inspection import describe_model
+from forebay_operator.planning.memory_report import judge_memory
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.progress import Progress
 from forebay_operator.planning.quota_admission import PENDING
@@ -41,6 +42,7 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
         _judge_admission(outlook),
         _judge_creation(outlook),
         _judge_progress(outlook),
+        _judge_memory(outlook),
         _judge_availability(outlook),
         ready,
         _judge_activity(outlook, ready),
@@ -129,6 +131,14 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
         message = "Every wanted replica runs and is ready."
         return Condition("Progressing", "True", "Complete", message)
     return Condition("Progressing", "True", *_activity(outlook))
+
+
+def _judge_memory(outlook: Outlook) -> Condition | None:
+    if outlook.memory.status is None:
+        return None
+    verdict = judge_memory(outlook.memory.status, outlook.situation.service.device)
+    status: Status = "True" if verdict.is_as_planned else "False"
+    return Condition("MemoryAsPlanned", status, verdict.reason, verdict.message)
 
 
 def _judge_availability(outlook: Outlook) -> Condition:

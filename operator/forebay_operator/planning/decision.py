@@ -15,6 +15,7 @@ from forebay_operator.planning.draining import choose_deletion_costs, seconds_to
 from forebay_operator.planning.drains import follow_drains
 from forebay_operator.planning.headcount import count_heads
 from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
+from forebay_operator.planning.memory_report import report_memory
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
@@ -94,6 +95,7 @@ def _look_out(
         ),
         nudge=choose_nudge(situation, progress),
         headcount=headcount,
+        memory=report_memory(situation, revision),
     )
 
 
@@ -148,6 +150,7 @@ def _look_again(outlook: Outlook, scaling: ScalingStep, retry: Retry) -> float |
         retry.look_again_seconds,
         scaling.look_again_seconds,
         outlook.headcount.look_again_seconds,
+        outlook.memory.look_again_seconds,
         seconds_to_retell(outlook.situation),
         outlook.nudge.look_again_seconds,
         REFUSED_SECONDS if outlook.refusal else None,

@@ -8,6 +8,7 @@ from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.headcount import Headcount
 from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.memory_report import MemoryReport
 from forebay_operator.planning.nudge import Nudge
 from forebay_operator.planning.progress import Progress
 from forebay_operator.planning.quota_admission import Admission
@@ -35,6 +36,7 @@ class Outlook:
     rollout: RolloutStep
     nudge: Nudge
     headcount: Headcount
+    memory: MemoryReport = MemoryReport()
 
     @property
     def refusal(self) -> Cause | None:

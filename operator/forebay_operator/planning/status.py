@@ -17,6 +17,7 @@ def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
         "model": outlook.knowledge.model,
         "plan": _plan(outlook),
         "vram": _vram(outlook),
+        "memory": outlook.memory.status,
         "scaling": scaling,
         "draining": list_draining(situation, wanted_hash),
     }
