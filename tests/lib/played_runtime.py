@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
-Load = dict[str, float]
+Load = dict[str, Any]
 
 
 def load(running: int, waiting: int = 0) -> Load:
