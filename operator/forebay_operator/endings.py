@@ -1,4 +1,4 @@
-"""Taints by which those who take nodes away announce it; the store keeps no others.
+"""Taints by which those who take nodes away announce it.
 
 A cordon alone announces nothing: people cordon nodes to look at them.
 """

@@ -42,6 +42,7 @@ NETWORK_SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NODE = Kind("", "v1", "Node", "nodes")
+RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 EVENT = Kind("", "v1", "Event", "events")
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 EVENT_RECORD = Kind("events.k8s.io", "v1", "Event", "events")
@@ -61,7 +62,10 @@ CHILDREN = (
 
 WATCHED = (INFERENCE_SERVICE, VRAM_QUOTA, *CHILDREN)
 
-_BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, NODE)}
+SURROUNDINGS = (NODE, RESOURCE_SLICE)
+"""Of the whole cluster, and read only where the platform team allows it."""
+
+_BY_TYPE = {(kind.api_version, kind.name): kind for kind in (*WATCHED, *SURROUNDINGS)}
 
 
 def find_kind(api_version: str, name: str) -> Kind:

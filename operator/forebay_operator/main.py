@@ -20,7 +20,7 @@ from forebay_operator.kinds import (
     CHILDREN,
     INFERENCE_SERVICE,
     MANAGED_SELECTOR,
-    NODE,
+    SURROUNDINGS,
     VRAM_QUOTA,
     WATCHED,
     Kind,
@@ -53,12 +53,13 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         namespace = process.namespaces[0] if process.namespaces else None
         for kind in (INFERENCE_SERVICE, VRAM_QUOTA):
             await cluster.list(kind, namespace)
-        controller.store.has_nodes = await _can_list_nodes(cluster)
+        readable = [kind for kind in SURROUNDINGS if await _can_list(cluster, kind)]
     except FAILURES as error:
         await cluster.close()
         raise kopf.TemporaryError(_explain(error), delay=RETRY_SECONDS) from error
-    if controller.store.has_nodes:
-        _watch(NODE)
+    controller.store.readable = frozenset(readable)
+    for kind in readable:
+        _watch(kind)
     await controller.start()
     _running.append(controller)
 
@@ -137,11 +138,12 @@ def configure(settings: kopf.OperatorSettings) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-async def _can_list_nodes(cluster: KubernetesCluster) -> bool:
+async def _can_list(cluster: KubernetesCluster, kind: Kind) -> bool:
+    """Whether a kind may be read, and is there: Kubernetes has ResourceSlices from 1.34 on."""
     try:
-        await cluster.list(NODE, None)
+        await cluster.list(kind, None)
     except ApiError as error:
-        if error.status == 403:
+        if error.status in (403, 404):
             return False
         raise
     return True

@@ -13,8 +13,10 @@ from forebay_operator.kinds import (
     JOB,
     MANAGED_LABEL,
     NETWORK_SERVICE,
+    NODE,
     POD,
     REPLICA_SET,
+    RESOURCE_SLICE,
     SERVICE_LABEL,
     Kind,
 )
@@ -47,12 +49,13 @@ def observe(
         job_pods=_controlled_by(_uids(jobs), all_pods),
         pods=pods,
         replica_sets=replica_sets,
-        nodes=store.nodes(),
+        nodes=store.surroundings(NODE),
+        resource_slices=store.surroundings(RESOURCE_SLICE),
         warnings=memory.warnings,
         loads=select_loads(pods, loads),
         memory=memory.scaling,
         quotas=store.quotas(key.namespace),
-        nodes_readable=store.has_nodes,
+        nodes_readable=NODE in store.readable,
     )
 
 

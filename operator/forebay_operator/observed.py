@@ -133,6 +133,8 @@ class Observed:
     """Serving pods, oldest first, those being deleted included."""
     replica_sets: tuple[Object, ...] = ()
     nodes: tuple[Object, ...] = ()
+    resource_slices: tuple[Object, ...] = ()
+    """Those that list devices with memory; empty where they may not be read."""
     warnings: tuple[Object, ...] = ()
     """Warning Events of the service's pods, Jobs and ReplicaSets, oldest first."""
     resource_quotas: tuple[Object, ...] = ()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from forebay_operator.cluster import Cluster
-from forebay_operator.kinds import NODE, WATCHED, Kind
+from forebay_operator.kinds import SURROUNDINGS, WATCHED, Kind
 from forebay_operator.lease import FAILURES
 from forebay_operator.metrics import Metrics
 from forebay_operator.store import Difference, Store
@@ -94,7 +94,7 @@ class Resync:
 
     def _scopes(self) -> list[tuple[Kind, str | None]]:
         scopes = [(kind, namespace) for kind in WATCHED for namespace in self._namespaces]
-        return scopes + ([(NODE, None)] if self._store.has_nodes else [])
+        return scopes + [(kind, None) for kind in SURROUNDINGS if kind in self._store.readable]
 
     def _finish(self) -> None:
         self._listed_at = time.monotonic()

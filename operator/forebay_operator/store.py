@@ -15,9 +15,9 @@ from forebay_operator.kinds import (
     DEPLOYMENT,
     INFERENCE_SERVICE,
     INSPECTION_LABEL,
-    NODE,
     POD,
     SERVICE_LABEL,
+    SURROUNDINGS,
     VRAM_QUOTA,
     Kind,
 )
@@ -28,6 +28,8 @@ from forebay_operator.trim import trim
 MAX_TOMBSTONES = 50_000
 COUNTED = (INFERENCE_SERVICE.name, DEPLOYMENT.name)
 """What a VRAMQuota counts."""
+
+_SURROUNDINGS = frozenset(kind.name for kind in SURROUNDINGS)
 
 Place = tuple[str, str]
 """Namespace and name; the namespace is empty for what has none."""
@@ -66,8 +68,8 @@ class Store:
         self._owned: dict[Key, dict[tuple[str, Place], Object]] = {}
         self._tombstones: OrderedDict[str, int | None] = OrderedDict()
         self._touched: set[Key] = set()
-        self.has_nodes = True
-        """False where nodes may not be read."""
+        self.readable = frozenset(SURROUNDINGS)
+        """Kinds of the whole cluster that may be read."""
 
     def put(self, item: Object) -> Keys:
         """Take a newer version in; the keys whose decision it may change, if anything is new."""
@@ -84,8 +86,8 @@ class Store:
         self._touch(kind, key)
         if key is not None:
             self._owned.setdefault(key, {})[kind, place] = kept
-        if kind == NODE.name:
-            return () if known is not None and _is_same_node(known, kept) else self.keys()
+        if kind in _SURROUNDINGS:
+            return () if known is not None and _says_the_same(known, kept) else self.keys()
         if kind == VRAM_QUOTA.name:
             return self._keys_under(known, kept)
         own = tuple(one for one in dict.fromkeys((key, previous)) if one is not None)
@@ -100,7 +102,7 @@ class Store:
             return ()
         key = self._remove(kind, place)
         self._touch(kind, key)
-        if kind == NODE.name:
+        if kind in _SURROUNDINGS:
             return self.keys()
         if kind == VRAM_QUOTA.name:
             return self._keys_under(known, None)
@@ -141,9 +143,9 @@ class Store:
         namespaces = dict.fromkeys(namespace for namespace, _ in self._objects[VRAM_QUOTA.name])
         return tuple(Key(namespace, "") for namespace in namespaces)
 
-    def nodes(self) -> tuple[Object, ...]:
-        """Every node, cut down to what sizing looks at."""
-        return tuple(self._objects[NODE.name].values())
+    def surroundings(self, kind: Kind) -> tuple[Object, ...]:
+        """Every object of a kind of the whole cluster, cut down to what sizing looks at."""
+        return tuple(self._objects[kind.name].values())
 
     def take_touched(self) -> set[Key]:
         """Services that changed, or whose pods did, since this was asked last."""
@@ -269,6 +271,7 @@ def _age(item: Object) -> tuple[str, str]:
     return metadata.get("creationTimestamp") or "", metadata["name"]
 
 
-def _is_same_node(known: Object, kept: Object) -> bool:
-    is_same = known["status"] == kept["status"] and known.get("spec") == kept.get("spec")
+def _says_the_same(known: Object, kept: Object) -> bool:
+    """A heartbeat changes nothing that a decision looks at."""
+    is_same = all(known.get(part) == kept.get(part) for part in ("spec", "status"))
     return is_same and bool(known["metadata"].get("labels") == kept["metadata"].get("labels"))

@@ -7,8 +7,7 @@ from collections.abc import Set
 from typing import Any
 
 from forebay_operator.cluster import MANAGER
-from forebay_operator.endings import find_ending
-from forebay_operator.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET
+from forebay_operator.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET, RESOURCE_SLICE
 from forebay_operator.observed import Object
 
 _OF_CONTAINERS = frozenset(
@@ -35,6 +34,8 @@ def trim(item: Object) -> Object:
     """The object without what nobody reads; what it keeps is shared with it."""
     if item["kind"] == NODE.name:
         return _trim_node(item)
+    if item["kind"] == RESOURCE_SLICE.name:
+        return _trim_slice(item)
     trimmed = {**item, "metadata": _without(item["metadata"], {"managedFields"})}
     if item["kind"] == POD.name and "spec" in item:
         trimmed["spec"] = _trim_pod_spec(item["spec"])
@@ -69,20 +70,38 @@ def _list_rivals(deployment: Object) -> list[Object]:
 
 
 def _trim_node(item: Object) -> Object:
-    metadata, status = item["metadata"], item.get("status") or {}
-    ending = find_ending(item)
-    names = ("name", "uid", "resourceVersion", "labels")
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    # Without its heartbeat, which would make it another node every minute.
+    ready = [
+        {"type": one["type"], "status": one["status"]}
+        for one in status.get("conditions") or ()
+        if one["type"] == "Ready"
+    ]
     return {
         "kind": NODE.name,
-        **({"spec": {"taints": [{"key": ending}]}} if ending else {}),
-        "metadata": {name: metadata[name] for name in names if name in metadata},
-        "status": {
-            "allocatable": status.get("allocatable") or {},
-            # Without its heartbeat, which would make it another node every minute.
-            "conditions": [
-                {"type": one["type"], "status": one["status"]}
-                for one in status.get("conditions") or ()
-                if one["type"] == "Ready"
-            ],
-        },
+        "metadata": _trim_metadata(item),
+        "spec": {name: spec[name] for name in ("taints", "unschedulable") if spec.get(name)},
+        "status": {"allocatable": status.get("allocatable") or {}, "conditions": ready},
     }
+
+
+def _trim_slice(item: Object) -> Object:
+    """The devices that have memory."""
+    spec = item["spec"]
+    devices = [
+        {name: device.get(name) or {} for name in ("attributes", "capacity")}
+        for device in spec.get("devices") or ()
+        if any(name.endswith("memory") for name in device.get("capacity") or ())
+    ]
+    node_name = spec.get("nodeName", "")
+    return {
+        "kind": RESOURCE_SLICE.name,
+        "metadata": _trim_metadata(item),
+        "spec": {"driver": spec["driver"], "nodeName": node_name, "devices": devices},
+    }
+
+
+def _trim_metadata(item: Object) -> Object:
+    metadata = item["metadata"]
+    names = ("name", "uid", "resourceVersion", "labels")
+    return {name: metadata[name] for name in names if name in metadata}

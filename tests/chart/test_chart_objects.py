@@ -7,7 +7,11 @@ from chart import Rule, list_rules, render_objects
 from deployment import NAMESPACE, OPERATOR
 
 NAMESPACED = 'watch.namespaces=["team-a","team-b"]'
-NODES: set[Rule] = {("list", "", "nodes"), ("watch", "", "nodes")}
+NODES: set[Rule] = {
+    (verb, group, kind)
+    for verb in ("list", "watch")
+    for group, kind in (("", "nodes"), ("resource.k8s.io", "resourceslices"))
+}
 
 
 def find(kind: str, *values: str) -> list[dict]:  # type: ignore[type-arg]

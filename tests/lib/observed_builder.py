@@ -195,10 +195,22 @@ def warning(reason: str, message: str, uid: str) -> dict[str, Any]:
 
 
 def gpu_node(name: str, memory_mib: int, num_gpus: int, **labels: str) -> dict[str, Any]:
-    """A node with labelled GPUs."""
+    """A node with GPUs, whose memory GPU feature discovery has labelled."""
+    memory = {"nvidia.com/gpu.memory": str(memory_mib)} if memory_mib else {}
+    return labelled_node(name, {"nvidia.com/gpu": num_gpus}, memory | labels)
+
+
+def labelled_node(
+    name: str, resources: Mapping[str, int], labels: Mapping[str, str], **spec: Any
+) -> dict[str, Any]:
+    """A ready node; spec has its taints and its cordon."""
     return {
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.memory": str(memory_mib)} | labels},
-        "status": {"allocatable": {"nvidia.com/gpu": str(num_gpus)}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | dict(labels)},
+        "spec": spec,
+        "status": {
+            "allocatable": {resource: str(count) for resource, count in resources.items()},
+            "conditions": [condition("Ready", "True")],
+        },
     }
 
 

@@ -52,6 +52,9 @@ A component test compares these rules with the requests that the operator is see
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]
+- apiGroups: [resource.k8s.io]
+  resources: [resourceslices] # what DRA drivers say of GPUs, for nodes without labels
+  verbs: [list, watch]
 {{- end -}}
 
 {{/* In its own namespace: the Lease by which one of its replicas works and the others stand by. */}}

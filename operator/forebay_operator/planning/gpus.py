@@ -1,49 +1,74 @@
-"""Which GPUs the nodes offer, by the labels of GPU feature discovery and the devices' resources."""
+"""Which nodes offer GPUs to a service's pods, and of what size and kind.
+
+Labels say it, ResourceSlices where labels do not. Nodes that pods may not run on are kept apart,
+with what keeps them off.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
+from forebay_operator.planning.gpu_labels import GpuReading, read_labels
+from forebay_operator.planning.gpu_slices import read_slices
+from forebay_operator.planning.node_selector import labels_of
+from forebay_operator.planning.placement import explain_exclusion
 from forebay_operator.service import Service
 
-MEMORY_LABEL = "nvidia.com/gpu.memory"
-"""MiB of one GPU."""
-COUNT_LABEL = "nvidia.com/gpu.count"
 MOST_GPUS = 8
 """The widest tensor parallelism."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class GpuNode:
-    """What one node offers."""
+    """What one node offers to one pod."""
 
-    memory_mib: int
-    """Of one GPU; 0 where no label tells."""
-    num_gpus: int
+    node: Object
+    reading: GpuReading
+    num_advertised: int
+    exclusion: str
+    """What keeps the service's pods off; empty where nothing does."""
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    @property
+    def memory_mib(self) -> int:
+        return self.reading.memory_mib
+
+    @property
+    def num_gpus(self) -> int:
+        """How many GPUs one pod can use together."""
+        return self.num_advertised if self.reading.is_divisible else 1
 
 
-def read_gpu_nodes(nodes: Iterable[Object], service: Service) -> tuple[GpuNode, ...]:
-    """The GPU nodes that the service's pods may run on, least memory first."""
-    found = (
-        _read_node(node, service.vram.gpu_resource) for node in nodes if _admits(node, service)
-    )
-    return tuple(sorted(node for node in found if node.num_gpus > 0))
+def read_gpu_nodes(
+    nodes: Iterable[Object], slices: Iterable[Object], service: Service
+) -> tuple[GpuNode, ...]:
+    """The nodes that advertise the service's GPU resource, by name."""
+    slices, resource = tuple(slices), service.vram.gpu_resource
+    found = []
+    for node in sorted(nodes, key=lambda one: str(one["metadata"]["name"])):
+        num_advertised = count_advertised(node, resource)
+        if num_advertised > 0:
+            reading = _read(node, slices, resource, num_advertised)
+            exclusion = explain_exclusion(node, service)
+            found.append(GpuNode(node, reading, num_advertised, exclusion))
+    return tuple(found)
 
 
-def _admits(node: Object, service: Service) -> bool:
-    labels = node["metadata"].get("labels") or {}
-    return all(
-        labels.get(key) == value for key, value in service.pod_template.node_selector.items()
-    )
-
-
-def _read_node(node: Object, gpu_resource: str) -> GpuNode:
-    labels = node["metadata"].get("labels") or {}
+def count_advertised(node: Object, resource: str) -> int:
+    """How many of a resource pods may ask of a node, taken ones included."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    advertised = allocatable.get(gpu_resource, labels.get(COUNT_LABEL))
-    return GpuNode(memory_mib=_number(labels.get(MEMORY_LABEL)), num_gpus=_number(advertised))
+    text = str(allocatable.get(resource, "0"))
+    return int(text) if text.isdecimal() else 0
 
 
-def _number(text: object) -> int:
-    digits = str(text)
-    return int(digits) if digits.isdecimal() else 0
+def _read(
+    node: Object, slices: tuple[Object, ...], resource: str, num_advertised: int
+) -> GpuReading:
+    reading = read_labels(labels_of(node), resource, num_advertised)
+    if reading.memory_mib == 0 and slices:
+        published = read_slices(slices, str(node["metadata"]["name"]), resource)
+        return published if published.memory_mib else reading
+    return reading

@@ -113,14 +113,14 @@ def build_revision(
         fit=sizing.fit,
         image=image,
         model_revision=knowledge.inspection.revision,
-        least_gpu_memory_mib=sizing.least_gpu_memory_mib,
+        pin=sizing.pin,
         settings=situation.observed.settings,
     )
     data = {
         "inputs": rendered_fields(situation.service),
         "image": image,
         "modelRevision": inputs.model_revision,
-        "plan": sizing.fit.to_plan(),
+        "plan": sizing.fit.to_plan() | (sizing.nodes or {}),
         "template": build_pod_template(situation.service, inputs),
     }
     name = f"{situation.service.name}-{fingerprint(data, 10)}"

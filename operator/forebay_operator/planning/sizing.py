@@ -3,13 +3,26 @@
 from dataclasses import dataclass, replace
 
 from forebay_budget.inspection import Inspection
-from forebay_budget.quantity import parse_quantity
-from forebay_budget.sizing import Demand, Fit, size
+from forebay_budget.quantity import format_bytes, parse_quantity, to_quantity
+from forebay_budget.sizing import Demand, Fit, Misfit, size
 from forebay_budget.terms import MIB
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.gpus import MEMORY_LABEL, MOST_GPUS, GpuNode, read_gpu_nodes
-from forebay_operator.planning.situation import Situation
+from forebay_operator.planning.causes.gpu_nodes import (
+    describe_excluded,
+    describe_nodes,
+    explain_no_gpus,
+)
+from forebay_operator.planning.gpus import MOST_GPUS, GpuNode, read_gpu_nodes
+from forebay_operator.planning.node_selector import Term, write_selector
+from forebay_operator.planning.pinning import build_pin
+from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.service import Service
+
+_MOST_NAMES = 16
+_BUDGET_SLACK_PERCENT = 5
+"""A GPU that is sold as 80 GB has a little less than 80Gi."""
+_SLACK_PERCENT = 3
+"""Drivers of one GPU differ by a little in what they call its memory: a pin leaves them room."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +31,10 @@ class Sizing:
 
     fit: Fit | None = None
     cause: Cause | None = None
-    least_gpu_memory_mib: int | None = None
-    """Where nodes differ and the smaller GPUs are too small: pods must avoid those."""
+    pin: tuple[Term, ...] = ()
+    """Node selector terms of which one must hold; empty where pods may go anywhere."""
+    nodes: Manifest | None = None
+    """What `status.plan` says of the nodes that were planned for."""
 
 
 def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
@@ -27,16 +42,16 @@ def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
     service = situation.service
     if service.device == "CPU":
         return _size_on_cpu(service, inspection)
-    nodes = read_gpu_nodes(situation.observed.nodes, service)
+    observed = situation.observed
+    found = read_gpu_nodes(observed.nodes, observed.resource_slices, service)
+    nodes = tuple(node for node in found if not node.exclusion)
     if service.vram.gpu_memory_bytes is not None:
-        most = max((node.num_gpus for node in nodes), default=MOST_GPUS)
-        return _size(
-            service, inspection, service.vram.budget_bytes, service.vram.gpu_memory_bytes, most
-        )
-    labelled = tuple(node for node in nodes if node.memory_mib > 0)
-    if not labelled:
-        return Sizing(cause=_unknown_memory(situation, bool(nodes)))
-    return _size_on_nodes(service, inspection, labelled)
+        return _size_as_told(service, inspection, nodes, service.vram.gpu_memory_bytes)
+    if not any(node.memory_mib for node in nodes):
+        return Sizing(cause=explain_no_gpus(situation, found))
+    if cause := _judge_budget(service, nodes):
+        return Sizing(cause=cause)
+    return _size_on_nodes(service, inspection, found)
 
 
 def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
@@ -44,25 +59,112 @@ def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
     budget_bytes, limit = service.vram.budget_bytes, service.pod_template.limits.get("memory")
     limit_bytes = None if limit is None else parse_quantity(limit)
     if limit_bytes is None or (budget_bytes is not None and budget_bytes <= limit_bytes):
-        return _size(service, inspection, budget_bytes)
-    sizing = _size(service, inspection, limit_bytes)
+        return _conclude(_size(service, inspection, budget_bytes))
+    sizing = _conclude(_size(service, inspection, limit_bytes))
     if sizing.cause is None:
         return sizing
     message = sizing.cause.message.replace("vram.budget", "podTemplate.resources.limits.memory")
     return replace(sizing, cause=replace(sizing.cause, message=message))
 
 
-def _size_on_nodes(service: Service, inspection: Inspection, nodes: tuple[GpuNode, ...]) -> Sizing:
-    """Plan for the smallest GPU that will do: a pod may land on any node that has at least that."""
-    least = nodes[0].memory_mib
-    answer = Sizing()
-    for memory_mib in sorted({node.memory_mib for node in nodes}):
-        most = max(node.num_gpus for node in nodes if node.memory_mib >= memory_mib)
-        answer = _size(service, inspection, service.vram.budget_bytes, memory_mib * MIB, most)
-        if answer.fit is not None:
-            bound = memory_mib if memory_mib > least else None
-            return Sizing(fit=answer.fit, least_gpu_memory_mib=bound)
-    return answer
+def _size_as_told(
+    service: Service, inspection: Inspection, nodes: tuple[GpuNode, ...], memory_bytes: int
+) -> Sizing:
+    """The user's word on a GPU's memory counts, also where nodes will only come.
+
+    Of nodes that are there, those that labels call too small are left out if that leaves any.
+    """
+    least_mib = memory_bytes * (100 - _SLACK_PERCENT) // 100 // MIB
+    large = [node for node in nodes if not 0 < node.memory_mib < least_mib]
+    most = max((node.num_gpus for node in large or nodes), default=MOST_GPUS)
+    answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
+    if isinstance(answer, Misfit):
+        return _conclude(answer)
+    chosen = [node for node in large if node.num_gpus >= answer.tensor_parallel_size]
+    unfit = [node for node in nodes if node not in large]
+    pin = build_pin(chosen, unfit, _least_memory_mib(answer, memory_bytes)) if unfit else ()
+    return Sizing(fit=answer, pin=pin, nodes=_name_nodes(chosen, memory_bytes, pin))
+
+
+def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNode, ...]) -> Sizing:
+    """Plan for the nodes with the smallest GPUs that will do, and for all that have as much."""
+    nodes = [node for node in found if not node.exclusion]
+    misfits: list[Misfit] = []
+    for memory_mib in sorted({node.memory_mib for node in nodes} - {0}):
+        most = max(node.num_gpus for node in nodes if node.memory_mib == memory_mib)
+        memory_bytes = memory_mib * MIB
+        answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
+        if isinstance(answer, Fit):
+            return _choose_nodes(answer, memory_bytes, nodes)
+        misfits.append(answer)
+    closest = max(misfits, key=_closeness)
+    return _conclude(replace(closest, message=f"{closest.message} {_tell_counted(found)}"))
+
+
+def _choose_nodes(fit: Fit, memory_bytes: int, nodes: list[GpuNode]) -> Sizing:
+    tp, least_mib = fit.tensor_parallel_size, _least_memory_mib(fit, memory_bytes)
+    chosen = [node for node in nodes if node.num_gpus >= tp and node.memory_mib >= least_mib]
+    unfit = [node for node in nodes if node not in chosen and node.num_advertised >= tp]
+    pin = build_pin(chosen, unfit, least_mib)
+    told = f"{fit.explanation} {_tell_chosen(chosen, nodes)}"
+    return Sizing(replace(fit, explanation=told), None, pin, _name_nodes(chosen, memory_bytes, pin))
+
+
+def _least_memory_mib(fit: Fit, memory_bytes: int) -> int:
+    """What a GPU must have for this plan: what it takes and a little, or what it was made for."""
+    needed_bytes = -(-fit.terms.total_bytes * 100 // (100 - _SLACK_PERCENT))
+    return min(memory_bytes, needed_bytes) // MIB
+
+
+def _closeness(misfit: Misfit) -> tuple[bool, float]:
+    """A shortage tells more than a field that only this kind of node cannot follow."""
+    is_shortage = misfit.reason == "InsufficientMemory"
+    return is_shortage, misfit.allowed_bytes / max(1, misfit.needed_bytes)
+
+
+def _judge_budget(service: Service, nodes: tuple[GpuNode, ...]) -> Cause | None:
+    """A budget that no node has was meant for other nodes; the size of a GPU is often rounded."""
+    budget_bytes = service.vram.budget_bytes
+    asked = service.engine.tensor_parallel_size or MOST_GPUS
+    offers = [(node.memory_mib * MIB * min(asked, node.num_gpus), node) for node in nodes]
+    most_bytes, largest = max(offers, key=lambda offer: offer[0])
+    if budget_bytes is None or budget_bytes * (100 - _BUDGET_SLACK_PERCENT) <= most_bytes * 100:
+        return None
+    return Cause(
+        "InvalidField",
+        f"vram.budget is {format_bytes(budget_bytes)}, but a replica can have at most "
+        f"{format_bytes(most_bytes)}: {describe_nodes([largest])} is the most that its pods may "
+        f"use; set at most {to_quantity(most_bytes)}, or leave it out to use all.",
+    )
+
+
+def _tell_chosen(chosen: list[GpuNode], nodes: list[GpuNode]) -> str:
+    others = [node for node in nodes if node not in chosen]
+    without = f"; {describe_nodes(others)} will not do" if others else ""
+    return f"Nodes that will do: {describe_nodes(chosen)}{without}."
+
+
+def _tell_counted(found: tuple[GpuNode, ...]) -> str:
+    counted = describe_nodes(node for node in found if not node.exclusion)
+    excluded = describe_excluded(found)
+    return f"Its pods may use {counted}{f'; not counted: {excluded}' if excluded else ''}."
+
+
+def _name_nodes(chosen: list[GpuNode], memory_bytes: int, pin: tuple[Term, ...]) -> Manifest:
+    products = sorted({node.reading.product for node in chosen} - {""})
+    told = {
+        "gpuMemory": to_quantity(memory_bytes),
+        "gpuProducts": products[:_MOST_NAMES],
+        "nodes": [node.name for node in chosen][:_MOST_NAMES],
+        "nodeSelector": write_selector(pin),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _conclude(answer: Fit | Misfit) -> Sizing:
+    if isinstance(answer, Fit):
+        return Sizing(fit=answer)
+    return Sizing(cause=Cause(answer.reason, answer.message))
 
 
 def _size(
@@ -71,7 +173,7 @@ def _size(
     budget_bytes: int | None,
     gpu_memory_bytes: int | None = None,
     most_gpus: int = MOST_GPUS,
-) -> Sizing:
+) -> Fit | Misfit:
     engine = service.engine
     demand = Demand(
         device=service.device,
@@ -86,27 +188,4 @@ def _size(
         quantization=service.model.quantization,
         kv_cache_dtype=engine.kv_cache_dtype,
     )
-    answer = size(inspection, demand)
-    if isinstance(answer, Fit):
-        return Sizing(fit=answer)
-    return Sizing(cause=Cause(answer.reason, answer.message))
-
-
-def _unknown_memory(situation: Situation, has_gpu_nodes: bool) -> Cause:
-    service = situation.service
-    if not situation.observed.nodes_readable:
-        seen = "The operator may not read nodes, so the memory of a GPU is unknown"
-    elif has_gpu_nodes:
-        seen = (
-            f"Nodes offer {service.vram.gpu_resource}, but none says its GPU memory by the label "
-            f"{MEMORY_LABEL}"
-        )
-    else:
-        where = " among those that spec.podTemplate.nodeSelector picks"
-        chosen = where if service.pod_template.node_selector else ""
-        seen = f"No node{chosen} offers {service.vram.gpu_resource}"
-    return Cause(
-        "GPUMemoryUnknown",
-        f"{seen}; set spec.vram.gpuMemory to the memory of one GPU, for example 80Gi, or "
-        "spec.device to CPU.",
-    )
+    return size(inspection, demand)

@@ -98,7 +98,7 @@ async def test_a_watch_that_delivers_again_is_forgiven(world: World) -> None:
 
 
 async def test_nodes_are_listed_only_where_they_may_be(world: World) -> None:
-    world.store.has_nodes = False
+    world.store.readable = frozenset()
     await world.resync.fill()
     assert NODE.name not in {kind for _, kind, _ in world.cluster.requests}
 

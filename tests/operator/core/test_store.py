@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from forebay_operator.cluster import Listing
-from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, NODE, POD, REPLICA_SET
+from forebay_operator.kinds import (
+    DEPLOYMENT,
+    INFERENCE_SERVICE,
+    NODE,
+    POD,
+    REPLICA_SET,
+    RESOURCE_SLICE,
+)
 from forebay_operator.observed import Key
 from forebay_operator.store import Store, Written
 
@@ -204,35 +211,45 @@ def test_of_managed_fields_only_who_else_owns_a_deployments_replicas_is_kept() -
     assert other is not None and "managedFields" not in other["metadata"]
 
 
-def node(version: int, gpus: str, heartbeat: str = "") -> dict[str, Any]:
+def node(version: int, gpus: str, heartbeat: str = "", **spec: Any) -> dict[str, Any]:
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
     status = {"allocatable": {"nvidia.com/gpu": gpus}, "conditions": [ready], "images": [{}]}
-    return {**item("Node", "n", version, namespace=""), "status": status}
+    return {**item("Node", "n", version, namespace=""), "spec": spec, "status": status}
 
 
-def test_a_node_concerns_every_service_but_its_heartbeat_none() -> None:
+def device_slice(version: int, memory: str, other: str = "") -> dict[str, Any]:
+    gpu = {"name": "gpu-0", "capacity": {"memory": {"value": memory}}, "taints": [other]}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "devices": [gpu, {"name": "nic"}]}
+    return {**item("ResourceSlice", "s", version, namespace=""), "spec": spec}
+
+
+def test_what_a_node_says_of_its_gpus_concerns_every_service_but_its_heartbeat_none() -> None:
     store = Store()
     store.put(item("InferenceService", "llama", 1))
     assert store.put(node(2, "1")) == (KEY,)
     assert store.put(node(3, "1", heartbeat="later")) == ()
     assert store.put(node(4, "2")) == (KEY,)
-    assert store.drop(node(5, "2")) == (KEY,)
+    assert store.put(node(5, "2", unschedulable=True)) == (KEY,)
+    assert store.put(node(6, "2", taints=[{"key": "a", "effect": "NoSchedule"}])) == (KEY,)
+    gone = node(7, "2")
+    gone["status"]["conditions"][0]["status"] = "Unknown"
+    assert store.put(gone) == (KEY,)
+    assert store.drop(node(8, "2")) == (KEY,)
+
+
+def test_a_slice_concerns_every_service_where_it_tells_another_memory() -> None:
+    store = Store()
+    store.put(item("InferenceService", "llama", 1))
+    assert store.put(device_slice(2, "80Gi")) == (KEY,)
+    assert store.put(device_slice(3, "80Gi", other="tainted")) == ()
+    assert store.put(device_slice(4, "40Gi")) == (KEY,)
+    (kept,) = store.surroundings(RESOURCE_SLICE)
+    assert [one["capacity"] for one in kept["spec"]["devices"]] == [{"memory": {"value": "40Gi"}}]
 
 
 def test_a_node_is_kept_without_its_images() -> None:
     store = Store()
     store.put(node(1, "1"))
-    assert "images" not in store.nodes()[0]["status"]
+    assert "images" not in store.surroundings(NODE)[0]["status"]
     assert store.find(NODE, "", "n") is not None
     assert store.find(INFERENCE_SERVICE, "", "n") is None
-
-
-def test_a_node_that_is_about_to_go_is_news_but_no_other_taint_is() -> None:
-    store = Store()
-    store.put(item("InferenceService", "llama", 1))
-    store.put(node(2, "1"))
-    cordoned = {"taints": [{"key": "node.kubernetes.io/unschedulable"}]}
-    assert store.put(node(3, "1") | {"spec": cordoned}) == ()
-    ending = {"taints": [*cordoned["taints"], {"key": "karpenter.sh/disrupted", "value": "x"}]}
-    assert store.put(node(4, "1") | {"spec": ending}) == (KEY,)
-    assert store.nodes()[0]["spec"] == {"taints": [{"key": "karpenter.sh/disrupted"}]}

@@ -6,8 +6,8 @@ import pytest
 
 from forebay_operator.planned import Plan
 from forebay_operator.planning import plan
+from gpu_sizing import ENGINE, MIB_16, MIB_80, URI, sized
 from observed_builder import (
-    LLAMA_13B,
     NOW,
     SMOLLM2,
     child,
@@ -18,16 +18,6 @@ from observed_builder import (
     says,
     service,
 )
-
-URI = "pvc://models/llama"
-ENGINE = {"maxModelLen": 4096, "maxNumSeqs": 8}
-MIB_16, MIB_80 = 16 * 1024, 80 * 1024
-
-
-def sized(*nodes: dict[str, Any], readable: bool = True, **spec: Any) -> Plan:
-    spec = {"device": "GPU", "model": {"uri": URI}, "engine": ENGINE} | spec
-    raw = service(status={"model": known_model(URI, LLAMA_13B)}, **spec)
-    return plan(observed(raw, nodes=nodes, nodes_readable=readable), NOW)
 
 
 def container(decided: Plan) -> dict[str, Any]:
@@ -65,19 +55,20 @@ def test_the_flags_carry_the_numbers_of_the_plan() -> None:
             "vram.budget",
         ),
         ((gpu_node("a", MIB_16, 1),), {}, "InsufficientMemory", "GiB"),
-        ((), {}, "GPUMemoryUnknown", "No node offers nvidia.com/gpu; set spec.vram.gpuMemory"),
+        ((), {}, "NoGPUNode", "No node offers nvidia.com/gpu; set spec.vram.gpuMemory"),
         (
             (gpu_node("a", MIB_80, 1),),
             {"podTemplate": {"nodeSelector": {"pool": "big"}}},
-            "GPUMemoryUnknown",
-            "No node among those that spec.podTemplate.nodeSelector picks offers",
+            "NoGPUNode",
+            "1 node offers nvidia.com/gpu, but this service's pods may not run there: 1 is not "
+            "picked by spec.podTemplate.nodeSelector",
         ),
-        ((gpu_node("a", 0, 1),), {}, "GPUMemoryUnknown", "none says its GPU memory by the label"),
+        ((gpu_node("a", 0, 1),), {}, "GPUMemoryUnknown", "neither a label such as nvidia.com/gpu"),
         (
-            (gpu_node("a", MIB_80, 0),),
+            (gpu_node("a", MIB_80, 2),),
             {"vram": {"gpuResource": "amd.com/gpu"}},
-            "GPUMemoryUnknown",
-            "amd.com/gpu",
+            "NoGPUNode",
+            "No node offers amd.com/gpu, but nodes offer nvidia.com/gpu: set spec.vram.gpuResource",
         ),
     ],
     ids=[
@@ -108,26 +99,6 @@ def test_without_the_right_to_read_nodes_the_memory_must_be_said() -> None:
 def test_the_specs_gpu_memory_wins_over_the_labels() -> None:
     decided = sized(gpu_node("a", MIB_16, 4), vram={"gpuMemory": "80Gi"})
     assert (decided.status or {})["plan"]["tensorParallelSize"] == 1
-
-
-def test_among_different_nodes_the_smallest_gpu_that_will_do_is_planned_for() -> None:
-    small_and_single = gpu_node("a", MIB_16, 1)
-    decided = sized(small_and_single, gpu_node("b", MIB_80, 8))
-    deployment = child(decided, "Deployment")
-    assert deployment is not None
-    assert (decided.status or {})["plan"]["tensorParallelSize"] == 2
-    assert "affinity" not in deployment["spec"]["template"]["spec"]
-
-
-def test_pods_keep_off_gpus_that_are_too_small() -> None:
-    only_one = {"engine": ENGINE | {"tensorParallelSize": 1}}
-    decided = sized(gpu_node("a", MIB_16, 4), gpu_node("b", MIB_80, 1), **only_one)
-    deployment = child(decided, "Deployment")
-    assert deployment is not None
-    affinity = deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    enough = {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": [str(MIB_80 - 1)]}
-    assert term == {"matchExpressions": [enough]}
 
 
 def test_new_nodes_do_not_plan_anew_what_fits() -> None:

@@ -1,7 +1,5 @@
 """The pod template that serves one plan; it will be pinned, so it names every number."""
 
-from typing import Any
-
 from forebay_operator.kinds import MANAGED_LABEL
 from forebay_operator.planning.children.hub_trust import build_hub_trust
 from forebay_operator.planning.children.metadata import (
@@ -16,7 +14,8 @@ from forebay_operator.planning.children.runtime_container import (
     TemplateInputs,
     build_runtime_container,
 )
-from forebay_operator.planning.gpus import MEMORY_LABEL
+from forebay_operator.planning.pinning import add_pin
+from forebay_operator.planning.placement import list_tolerations
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import PodTemplate, Service
 
@@ -39,7 +38,9 @@ def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
         **build_placement(wanted),
         **_build_named(wanted),
     }
-    if affinity := _build_affinity(wanted, inputs.least_gpu_memory_mib):
+    if tolerations := list_tolerations(service):
+        spec["tolerations"] = tolerations
+    if affinity := add_pin({**wanted.affinity}, inputs.pin):
         spec["affinity"] = affinity
     labels = dict(wanted.labels) | MANAGED_LABEL | selector_labels(service)
     metadata: Manifest = {"labels": labels}
@@ -82,21 +83,3 @@ def _build_named(wanted: PodTemplate) -> Manifest:
         "priorityClassName": wanted.priority_class_name,
     }
     return {key: value for key, value in named.items() if value}
-
-
-def _build_affinity(wanted: PodTemplate, least_gpu_memory_mib: int | None) -> Manifest:
-    """The user's affinity; where smaller GPUs would not do, every term also asks for the memory."""
-    affinity: Manifest = {**wanted.affinity}
-    if least_gpu_memory_mib is None:
-        return affinity
-    enough = {"key": MEMORY_LABEL, "operator": "Gt", "values": [str(least_gpu_memory_mib - 1)]}
-    node_affinity = {**affinity.get("nodeAffinity", {})}
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    terms: list[dict[str, Any]] = required.get("nodeSelectorTerms") or [{}]
-    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-        "nodeSelectorTerms": [
-            {**term, "matchExpressions": [*term.get("matchExpressions", ()), enough]}
-            for term in terms
-        ]
-    }
-    return affinity | {"nodeAffinity": node_affinity}

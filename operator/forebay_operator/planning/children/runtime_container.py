@@ -8,6 +8,7 @@ from forebay_budget.sizing import Fit
 from forebay_operator.observed import Object, Settings
 from forebay_operator.planning.children.model_source import build_hub_env, model_argument
 from forebay_operator.planning.children.pod_frame import build_container_security
+from forebay_operator.planning.node_selector import Term
 from forebay_operator.planning.pods import RUNTIME_CONTAINER
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
@@ -25,7 +26,8 @@ class TemplateInputs:
     fit: Fit
     image: str
     model_revision: str
-    least_gpu_memory_mib: int | None
+    pin: tuple[Term, ...]
+    """Node selector terms of which one must hold."""
     settings: Settings
 
 
