@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
 
 from forebay_budget.inspection import ModelConfig
+from forebay_budget.quantity import format_bytes
 from forebay_budget.terms import (
     DTYPE_BYTES,
     KV_DTYPE_BYTES,
@@ -132,6 +133,7 @@ def _faults_on_cpu(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
 def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str]) -> Iterator[str]:
     if demand.gpu_memory_bytes is None:
         yield f"The memory of a GPU is not known; set {names['gpu_memory_bytes']}."
+    yield from _faults_of_caps(demand, names)
     tp = demand.tensor_parallel_size
     if tp is None:
         return
@@ -143,10 +145,29 @@ def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str
             f"divides evenly only over {_either(sizes)} GPUs."
         )
     elif tp > demand.max_gpus_per_node:
+        small = [size for size in sizes if size <= demand.max_gpus_per_node]
         yield (
             f"{names['tensor_parallel_size']} is {tp}, but a node has {demand.max_gpus_per_node} "
-            f"GPUs at most; set at most {demand.max_gpus_per_node}."
+            f"GPUs at most; set {_either(small)}."
         )
+
+
+def _faults_of_caps(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
+    """Two caps on one thing: a share of each GPU that even one GPU may not give."""
+    share, budget_bytes = demand.gpu_memory_utilization, demand.budget_bytes
+    memory_bytes, tp = demand.gpu_memory_bytes, demand.tensor_parallel_size or 1
+    if share is None or budget_bytes is None or memory_bytes is None:
+        return
+    asked_bytes = int(share * memory_bytes)
+    if asked_bytes * tp <= budget_bytes:
+        return
+    most = (Decimal(budget_bytes) / tp / memory_bytes).quantize(Decimal("0.01"), ROUND_FLOOR)
+    field, on = names["gpu_memory_utilization"], "one GPU" if tp == 1 else f"{tp} GPUs"
+    yield (
+        f"{field} {share} takes {format_bytes(asked_bytes * tp)} of {on} of "
+        f"{format_bytes(memory_bytes)}, but {names['budget_bytes']} allows "
+        f"{format_bytes(budget_bytes)}; leave one of the two out, or set {field} to {most} or less."
+    )
 
 
 def _either(numbers: list[int]) -> str:

@@ -6,6 +6,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from forebay_budget.case import DEFAULT_UTILIZATION, Case, Split, choose_split
+from forebay_budget.demand import SPEC_FIELDS, find_fault
+from forebay_budget.explanation import count_gpus
 from forebay_budget.fit import Misfit, Nearest
 from forebay_budget.quantity import format_bytes, to_quantity
 from forebay_budget.terms import GIB, MIB, admissible_tensor_parallel_sizes
@@ -21,14 +23,23 @@ def explain_misfit(case: Case, names: Mapping[str, str]) -> Misfit:
     closest = min(_least_splits(case), key=lambda split: _shortfall_bytes(case, split))
     needed_bytes = closest.tp * closest.needed_bytes
     allowed_bytes = closest.tp * _cap_bytes(case, closest.tp)
-    where = "" if case.demand.device == "CPU" else f" on {_gpus(closest.tp)}"
+    where = "" if case.demand.device == "CPU" else f" on {count_gpus(closest.tp)}"
     nearest = _find_nearest(case)
     advice = ", or ".join(_phrase(option, names) for option in nearest)
     message = (
-        f"The model needs {format_bytes(needed_bytes)}{where}, but "
+        f"The model needs {format_bytes(needed_bytes)}{where} ("
+        f"{format_bytes(closest.tp * closest.terms.weights_bytes)} for its weights, the rest to "
+        f"serve {_asked(case, closest)}), but "
         f"{_limit(case, closest.tp, names)}; it would fit with {advice}."
     )
     return Misfit("InsufficientMemory", needed_bytes, allowed_bytes, nearest, message)
+
+
+def _asked(case: Case, split: Split) -> str:
+    """The least that was to be served."""
+    if case.demand.max_num_seqs is None or split.max_num_seqs == 1:
+        return f"a request of {split.max_model_len:,} tokens"
+    return f"{split.max_num_seqs:,} requests of {split.mean_tokens:,} tokens at once"
 
 
 def _least_splits(case: Case) -> list[Split]:
@@ -69,7 +80,9 @@ def _find_nearest(case: Case) -> tuple[Nearest, ...]:
 
 
 def _fits(case: Case, option: Nearest) -> bool:
-    return choose_split(_change(case, **dict(option.changes))) is not None
+    changed = _change(case, **dict(option.changes))
+    is_meant = find_fault(changed.demand, case.config, SPEC_FIELDS) is None
+    return is_meant and choose_split(changed) is not None
 
 
 def _change(case: Case, **changes: Any) -> Case:
@@ -130,7 +143,11 @@ def _larger_everything(case: Case) -> Nearest:
     split = min(_least_splits(case), key=lambda split: split.needed_bytes)
     share = case.demand.gpu_memory_utilization or DEFAULT_UTILIZATION
     memory = _round_up(int(split.needed_bytes / share) + 1, GIB)
-    budget = _round_up(split.tp * split.needed_bytes)
+    # A share that is asked for is taken whole, so the budget must grant all of it.
+    taken = (
+        split.needed_bytes if case.demand.gpu_memory_utilization is None else int(share * memory)
+    )
+    budget = _round_up(split.tp * taken)
     return Nearest((("gpu_memory_bytes", memory), ("budget_bytes", budget)))
 
 
@@ -156,7 +173,3 @@ def _phrase_change(field: str, value: int | Decimal, names: Mapping[str, str]) -
     if field == "budget_bytes":
         return f"{names[field]} {to_quantity(int(value))}"
     return f"{names[field]} {value}"
-
-
-def _gpus(count: int) -> str:
-    return "one GPU" if count == 1 else f"{count} GPUs"

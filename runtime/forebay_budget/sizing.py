@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from forebay_budget.case import Case, Split, choose_split
 from forebay_budget.demand import SPEC_FIELDS, Demand, Device, find_fault
+from forebay_budget.explanation import explain_fit
 from forebay_budget.fit import Fit, Misfit, Nearest
 from forebay_budget.inspection import Inspection
 from forebay_budget.nearest import explain_misfit
-from forebay_budget.quantity import format_bytes
 from forebay_budget.terms import BLOCK_TOKENS, MIB, Terms
 
 __all__ = ["Demand", "Device", "Fit", "Misfit", "Nearest", "Terms", "size"]
@@ -28,10 +28,10 @@ def size(
         return Misfit("InvalidField", 0, 0, (), fault)
     case = Case(inspection, demand)
     split = choose_split(case)
-    return explain_misfit(case, names) if split is None else _fit(case, split)
+    return explain_misfit(case, names) if split is None else _fit(case, split, names)
 
 
-def _fit(case: Case, split: Split) -> Fit:
+def _fit(case: Case, split: Split, names: Mapping[str, str]) -> Fit:
     num_blocks = split.terms.kv_cache_bytes // case.kv_token_bytes(split.tp) // BLOCK_TOKENS
     kv_cache_tokens = num_blocks * BLOCK_TOKENS
     return Fit(
@@ -48,7 +48,7 @@ def _fit(case: Case, split: Split) -> Fit:
         kv_cache_dtype=case.kv_cache_dtype,
         quantization=case.quantization,
         budget_bytes=_budget_bytes(case, split),
-        explanation=_explain(case, split, kv_cache_tokens),
+        explanation=explain_fit(case, split, kv_cache_tokens, names),
     )
 
 
@@ -67,31 +67,3 @@ def _budget_bytes(case: Case, split: Split) -> int:
         return case.demand.budget_bytes
     total = split.tp * split.terms.total_bytes
     return total if case.demand.device == "GPU" else -(-total // MIB) * MIB
-
-
-def _explain(case: Case, split: Split, kv_cache_tokens: int) -> str:
-    parts = split.terms
-    return (
-        f"{_choice(case, split)}: {format_bytes(parts.weights_bytes)} weights, "
-        f"{format_bytes(parts.kv_cache_bytes)} KV cache, "
-        f"{format_bytes(parts.activation_bytes)} activations and "
-        f"{format_bytes(parts.overhead_bytes)} overhead"
-        f"{' on each' if split.tp > 1 else ''}; the cache holds {kv_cache_tokens} tokens, "
-        f"{_times(case, kv_cache_tokens, split.max_model_len)} of {split.max_model_len} or "
-        f"{_times(case, kv_cache_tokens, split.mean_tokens)} of {split.mean_tokens}."
-    )
-
-
-def _choice(case: Case, split: Split) -> str:
-    demand = case.demand
-    if demand.device == "CPU":
-        return f"{format_bytes(_budget_bytes(case, split))} of memory on a CPU"
-    gpus = "One GPU" if split.tp == 1 else f"{split.tp} GPUs"
-    size = format_bytes(demand.gpu_memory_bytes or 0)
-    why = "as asked" if demand.tensor_parallel_size else "the fewest that fit"
-    return f"{gpus} of {size} ({why})"
-
-
-def _times(case: Case, kv_cache_tokens: int, request_tokens: int) -> str:
-    count = kv_cache_tokens // case.held_tokens(request_tokens)
-    return "one request" if count == 1 else f"{count} requests"

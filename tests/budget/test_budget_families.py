@@ -99,7 +99,7 @@ def test_under_a_window_long_requests_take_no_more_memory_than_the_window() -> N
     windowed = fit(build(replace(MISTRAL, window=4096), elements), demand)
     assert whole.max_model_len < windowed.max_model_len == 32_768
     assert windowed.kv_cache_tokens < 32_768
-    assert "2 requests of 32768" in windowed.explanation
+    assert "2 requests of 32,768" in windowed.explanation
 
 
 def test_the_report_says_what_makes_a_model_unlike_others() -> None:

@@ -78,6 +78,9 @@ def cases(draw: st.DrawFn) -> tuple[Inspection, Demand]:
         kv_cache_dtype=draw(st.sampled_from(["auto", "fp8", "int8"])),
         quantization=draw(st.sampled_from(["None", "INT8", "INT4"])),
     )
+    share = demand.gpu_memory_utilization
+    if share and share * (demand.gpu_memory_bytes or 0) > (demand.budget_bytes or 0):
+        demand = replace(demand, budget_bytes=None)
     return inspection, demand
 
 

@@ -91,8 +91,9 @@ def test_13_billion_parameters_with_a_budget_of_20_gib_do_not_fit_and_26_would()
     assert answer.allowed_bytes == 20 * GIB
     assert answer.nearest == (Nearest((("budget_bytes", 26 * GIB),)),)
     assert answer.message == (
-        "The model needs 25.9 GiB on 2 GPUs, but vram.budget allows 20.0 GiB; "
-        "it would fit with vram.budget 26Gi."
+        "The model needs 25.9 GiB on 2 GPUs (21.1 GiB for its weights, the rest to serve 8 "
+        "requests of 1,024 tokens at once), but vram.budget allows 20.0 GiB; it would fit with "
+        "vram.budget 26Gi."
     )
 
 
@@ -283,8 +284,9 @@ def test_more_ranks_than_kv_heads_are_used_where_the_weights_need_the_room() -> 
             LLAMA_13B,
             replace(FOUR_16, max_gpus_per_node=1),
             ["max_gpus_per_node", "gpu_memory_bytes"],
-            "needs 23.8 GiB on one GPU, but 15.2 GiB may be used there (95% of 16.0 GiB); it would "
-            "fit with 2 GPUs on one node, or GPUs of 26.0 GiB.",
+            "The model needs 23.8 GiB on one GPU (21.1 GiB for its weights, the rest to serve 8 "
+            "requests of 1,024 tokens at once), but 15.2 GiB may be used there (95% of 16.0 GiB); "
+            "it would fit with 2 GPUs on one node, or GPUs of 26.0 GiB.",
             id="more GPUs, or larger ones",
         ),
         pytest.param(
@@ -357,7 +359,23 @@ def test_a_misfit_names_what_would_fit_and_which_field_to_change(
         ),
         (
             {"tensor_parallel_size": 3, "max_gpus_per_node": 2},
-            "engine.tensorParallelSize is 3, but a node has 2 GPUs at most; set at most 2.",
+            "engine.tensorParallelSize is 3, but a node has 2 GPUs at most; set 1.",
+        ),
+        (
+            {"gpu_memory_utilization": Decimal("0.90"), "budget_bytes": 20 * GIB},
+            "engine.gpuMemoryUtilization 0.90 takes 21.6 GiB of one GPU of 24.0 GiB, but "
+            "vram.budget allows 20.0 GiB; leave one of the two out, or set "
+            "engine.gpuMemoryUtilization to 0.83 or less.",
+        ),
+        (
+            {
+                "gpu_memory_utilization": Decimal("0.5"),
+                "budget_bytes": 20 * GIB,
+                "tensor_parallel_size": 3,
+            },
+            "engine.gpuMemoryUtilization 0.5 takes 36.0 GiB of 3 GPUs of 24.0 GiB, but vram.budget "
+            "allows 20.0 GiB; leave one of the two out, or set engine.gpuMemoryUtilization to 0.27 "
+            "or less.",
         ),
         (
             {"gpu_memory_utilization": Decimal("1.2")},
@@ -434,7 +452,8 @@ def test_a_cpu_pod_that_is_too_small_names_the_budget() -> None:
     answer = misfit(SMOLLM2, Demand("CPU", budget_bytes=GIB, max_model_len=512, max_num_seqs=1))
 
     assert answer.message == (
-        "The model needs 1.4 GiB, but vram.budget allows 1.0 GiB; it would fit with "
+        "The model needs 1.4 GiB (513 MiB for its weights, the rest to serve a request of 512 "
+        "tokens), but vram.budget allows 1.0 GiB; it would fit with "
         "vram.budget 1472Mi."
     )
 
@@ -443,9 +462,10 @@ def test_the_plan_has_the_keys_of_the_status() -> None:
     plan = fit(SMOLLM2, replace(GPU_24, max_num_seqs=64)).to_plan()
 
     assert plan.pop("explanation") == (
-        "One GPU of 24.0 GiB (the fewest that fit): 257 MiB weights, 21.4 GiB KV cache, 28 MiB "
-        "activations and 1.1 GiB overhead; the cache holds 995984 tokens, 121 requests of 8192 or "
-        "486 requests of 2048."
+        "One GPU of 24.0 GiB is enough. It gives 22.8 GiB (95%, the rest is kept free): 257 MiB of "
+        "weights in bfloat16, 21.4 GiB of KV cache, 28 MiB of activations and 1.1 GiB of CUDA's "
+        "own. The cache holds 995,984 tokens: 121 requests of 8,192 tokens, the longest allowed, "
+        "or 486 of 2,048, the mean planned for (at most 64 at a time)."
     )
     assert plan == {
         "tensorParallelSize": 1,

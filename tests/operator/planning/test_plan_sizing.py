@@ -70,6 +70,38 @@ def test_the_flags_carry_the_numbers_of_the_plan() -> None:
             "NoGPUNode",
             "No node offers amd.com/gpu, but nodes offer nvidia.com/gpu: set spec.vram.gpuResource",
         ),
+        (
+            (gpu_node("a", MIB_16, 4), gpu_node("b", MIB_80, 2)),
+            {"vram": {"budget": "200Gi"}},
+            "InvalidField",
+            "vram.budget is 200.0 GiB, but a replica can have at most 160.0 GiB: 1 node with 2 "
+            "GPUs of 80.0 GiB is the most that its pods may use; set at most 160Gi, or",
+        ),
+        (
+            (gpu_node("a", MIB_80, 8),),
+            {"vram": {"budget": "200Gi"}, "engine": ENGINE | {"tensorParallelSize": 2}},
+            "InvalidField",
+            "vram.budget is 200.0 GiB, but a replica can have at most 160.0 GiB",
+        ),
+        (
+            (gpu_node("a", MIB_16, 2), gpu_node("b", MIB_80, 1)),
+            {"engine": ENGINE | {"tensorParallelSize": 4}},
+            "InvalidField",
+            "engine.tensorParallelSize is 4, but a node has",
+        ),
+        (
+            (gpu_node("a", MIB_80, 2),),
+            {"vram": {"budget": "40Gi"}, "engine": ENGINE | {"gpuMemoryUtilization": "0.90"}},
+            "InvalidField",
+            "engine.gpuMemoryUtilization 0.90 takes 72.0 GiB of one GPU of 80.0 GiB, but "
+            "vram.budget allows 40.0 GiB; leave one of the two out",
+        ),
+        (
+            (gpu_node("a", MIB_16, 1), gpu_node("b", 20480, 1)),
+            {},
+            "InsufficientMemory",
+            "19.0 GiB may be used there (95% of 20.0 GiB)",
+        ),
     ],
     ids=[
         "a budget below the weights",
@@ -78,6 +110,11 @@ def test_the_flags_carry_the_numbers_of_the_plan() -> None:
         "the selected nodes have none",
         "the nodes carry no label",
         "another vendor's GPUs are not there",
+        "a budget that no node has",
+        "a budget that so many GPUs do not have",
+        "more GPUs than a node has",
+        "a share that is more than the budget",
+        "of two kinds the one that comes nearest is told",
     ],
 )
 def test_what_does_not_fit_starts_nothing(
@@ -88,6 +125,11 @@ def test_what_does_not_fit_starts_nothing(
     assert sentence in condition_of(decided, "Fits")["message"]
     assert says(decided, "Ready") == ("False", reason)
     assert child(decided, "Deployment") is None and child(decided, "ControllerRevision") is None
+
+
+def test_a_budget_of_a_gpus_nominal_size_means_all_of_it() -> None:
+    decided = sized(gpu_node("a", 81_559, 1), vram={"budget": "80Gi"})
+    assert says(decided, "Fits") == ("True", "Fits")
 
 
 def test_without_the_right_to_read_nodes_the_memory_must_be_said() -> None:
