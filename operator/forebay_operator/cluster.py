@@ -77,14 +77,25 @@ class Listing:
     resource_version: int
 
 
+Keep = Callable[[Object], Object]
+
+
+def whole(item: Object) -> Object:
+    """Keep an object as it came."""
+    return item
+
+
 class Cluster(Protocol):
     """What the operator asks of an API server. Every method raises ApiError when refused."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Read one object; None where there is none."""
 
-    async def list(self, kind: Kind, namespace: str | None, field_selector: str = "") -> Listing:
-        """Read all objects of a kind, those of CHILDREN by their label."""
+    async def list(
+        self, kind: Kind, namespace: str | None, field_selector: str = "", keep: Keep = whole
+    ) -> Listing:
+        """Read all objects of a kind, those of CHILDREN by their label, and keep what `keep` makes
+        of each."""
 
     async def apply(self, kind: Kind, manifest: Object, subresource: str = "") -> Object:
         """Server-side apply; a `metadata.uid` in the manifest guards against a newer namesake."""
@@ -131,19 +142,23 @@ class KubernetesCluster:
                 return None
             raise
 
-    async def list(self, kind: Kind, namespace: str | None, field_selector: str = "") -> Listing:
-        """Read all objects of a kind, page by page."""
+    async def list(
+        self, kind: Kind, namespace: str | None, field_selector: str = "", keep: Keep = whole
+    ) -> Listing:
+        """Read all objects of a kind, page by page; no more than one page is ever held whole."""
         query = {"limit": str(PAGE_SIZE), "labelSelector": selector_of(kind)}
         query |= {"fieldSelector": field_selector}
         for _ in range(MOST_LISTS - 1):
             try:
-                return await self._list(kind, namespace, query)
+                return await self._list(kind, namespace, query, keep)
             except ApiError as error:
                 if error.status != 410:  # its pages are too old by now
                     raise
-        return await self._list(kind, namespace, query)
+        return await self._list(kind, namespace, query, keep)
 
-    async def _list(self, kind: Kind, namespace: str | None, asked: Mapping[str, str]) -> Listing:
+    async def _list(
+        self, kind: Kind, namespace: str | None, asked: Mapping[str, str], keep: Keep
+    ) -> Listing:
         query = dict(asked)
         objects: list[Object] = []
         while True:
@@ -151,7 +166,7 @@ class KubernetesCluster:
             for item in page.get("items") or ():
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.name)
-                objects.append(item)
+                objects.append(keep(item))
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(kind, tuple(objects), int(metadata["resourceVersion"]))

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from forebay_operator.cluster import Cluster
+from forebay_operator.cluster import Cluster, Listing
 from forebay_operator.kinds import SURROUNDINGS, WATCHED, Kind
 from forebay_operator.lease import FAILURES
 from forebay_operator.metrics import Metrics
@@ -51,7 +51,7 @@ class Resync:
     async def fill(self) -> None:
         """Put everything there is into the store and every service on the queue."""
         for kind, namespace in self._scopes():
-            listing = await self._cluster.list(kind, namespace)
+            listing = await self._list(kind, namespace)
             self._correct(self._store.difference(listing, namespace))
         self._finish()
 
@@ -68,9 +68,7 @@ class Resync:
     async def compare(self) -> None:
         """List everything, give the watches time, correct what they still have not delivered."""
         silent = []
-        listings = [
-            (await self._cluster.list(kind, scope), scope) for kind, scope in self._scopes()
-        ]
+        listings = [(await self._list(kind, scope), scope) for kind, scope in self._scopes()]
         if any(self._store.difference(listing, scope) for listing, scope in listings):
             await self._sleep(GRACE_SECONDS)
         for listing, scope in listings:
@@ -91,6 +89,9 @@ class Resync:
             return f"The watch of {', '.join(self.silent)} did not deliver what a list shows"
         is_old = self._listed_at and time.monotonic() - self._listed_at > OLDEST_LIST_SECONDS
         return "The last full list is too old" if is_old else ""
+
+    async def _list(self, kind: Kind, namespace: str | None) -> Listing:
+        return await self._cluster.list(kind, namespace, keep=self._store.shorten)
 
     def _scopes(self) -> list[tuple[Kind, str | None]]:
         scopes = [(kind, namespace) for kind in WATCHED for namespace in self._namespaces]

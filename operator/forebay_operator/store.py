@@ -164,6 +164,14 @@ class Store:
             return False
         return uid_of(known) != written.uid or version_of(known) >= written.resource_version
 
+    def shorten(self, item: Object) -> Object:
+        """As much of a listed object as `difference` must see; one that is known costs nothing."""
+        known = self._objects[item["kind"]].get(place_of(item))
+        is_known = known is not None and uid_of(known) == uid_of(item)
+        if known is not None and is_known and version_of(known) >= version_of(item):
+            return known
+        return trim(item)
+
     def difference(self, listing: Listing, namespace: str | None = None) -> Difference:
         """What a full list holds that the store does not, and what the store holds that is gone."""
         behind = Difference()

@@ -62,7 +62,7 @@ def _without(part: Object, names: Set[str]) -> dict[str, Any]:
 def _list_rivals(deployment: Object) -> list[Object]:
     """Who else owns the replicas; what else they own nobody reads."""
     return [
-        {"manager": entry["manager"]}
+        {"manager": entry["manager"], "fieldsV1": {"f:spec": {"f:replicas": {}}}}
         for entry in deployment["metadata"].get("managedFields") or ()
         if entry.get("manager") != MANAGER["fieldManager"]
         and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from forebay_operator.cluster import ApiError, Listing
+from forebay_operator.cluster import ApiError, Keep, Listing, whole
 from forebay_operator.kinds import Kind
 from forebay_operator.observed import Object
 
@@ -38,10 +38,12 @@ class FakeCluster:
         self._record("get", kind, name)
         return copy.deepcopy(self.objects.get((kind.name, namespace, name)))
 
-    async def list(self, kind: Kind, namespace: str | None, field_selector: str = "") -> Listing:
+    async def list(
+        self, kind: Kind, namespace: str | None, field_selector: str = "", keep: Keep = whole
+    ) -> Listing:
         self._record("list", kind, field_selector)
         found = [
-            copy.deepcopy(item)
+            keep(copy.deepcopy(item))
             for (name, space, _), item in self.objects.items()
             if name == kind.name and namespace in (None, space)
         ]

@@ -206,7 +206,8 @@ def test_of_managed_fields_only_who_else_owns_a_deployments_replicas_is_kept() -
     store.put(item("Deployment", "d", 1, managedFields=fields))
     store.put(item("ReplicaSet", "r", 1, managedFields=fields))
     found = store.find(DEPLOYMENT, "team", "d")
-    assert found is not None and found["metadata"]["managedFields"] == [{"manager": "kubectl"}]
+    kept = [{"manager": "kubectl", "fieldsV1": replicas}]
+    assert found is not None and found["metadata"]["managedFields"] == kept
     other = store.find(REPLICA_SET, "team", "r")
     assert other is not None and "managedFields" not in other["metadata"]
 
@@ -253,3 +254,19 @@ def test_a_node_is_kept_without_its_images() -> None:
     assert "images" not in store.surroundings(NODE)[0]["status"]
     assert store.find(NODE, "", "n") is not None
     assert store.find(INFERENCE_SERVICE, "", "n") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "uid", "is_shared"),
+    [(2, "uid-p", True), (1, "uid-p", True), (3, "uid-p", False), (1, "uid-q", False)],
+    ids=["the same", "an older one", "a newer one", "a namesake"],
+)
+def test_a_listed_object_that_is_known_costs_no_memory(
+    version: int, uid: str, is_shared: bool
+) -> None:
+    store = Store()
+    store.put(item("Pod", "p", 2))
+    listed = item("Pod", "p", version, uid=uid, managedFields=[{"manager": "x"}])
+    shortened = store.shorten(listed)
+    assert (shortened is store.find(POD, "team", "p")) == is_shared
+    assert "managedFields" not in shortened["metadata"]

@@ -42,3 +42,12 @@ def test_what_nobody_reads_is_left_out(
 ) -> None:
     item = {"kind": kind, "metadata": {**METADATA, "managedFields": [{}]}, "spec": spec}
     assert trim(item) == {"kind": kind, "metadata": METADATA, "spec": left}
+
+
+def test_what_is_trimmed_already_stays_as_it_is() -> None:
+    replicas = {"f:spec": {"f:replicas": {}}}
+    fields = [{"manager": "kubectl", "fieldsV1": {**replicas, "f:metadata": {}}}]
+    item = {"kind": "Deployment", "metadata": {**METADATA, "managedFields": fields}, "spec": {}}
+    once = trim(item)
+    assert once["metadata"]["managedFields"] == [{"manager": "kubectl", "fieldsV1": replicas}]
+    assert trim(once) == once
