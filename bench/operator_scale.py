@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tests/lib")]
 
 from api_server import ApiServer  # noqa: E402
-from audit import Request, count_writes, read_audit  # noqa: E402
+from audit import count_writes, most_creates, most_status_writes, read_audit  # noqa: E402
 from chart import install_rights  # noqa: E402
 from control_plane import add_node, start_control_plane  # noqa: E402
-from fleet import SERVICES, Fleet, watching  # noqa: E402
-from operator_process import OperatorProcess, run_operator, wait_until  # noqa: E402
+from fleet import SERVICES, Fleet, operate, watching  # noqa: E402
+from operator_process import OperatorProcess, wait_until  # noqa: E402
 from played_runtime import load, play_every_runtime  # noqa: E402
 from process_usage import read_usage  # noqa: E402
 
@@ -107,13 +107,10 @@ class Bench:
 
     @contextmanager
     def operator(self, name: str) -> Iterator[OperatorProcess]:
-        """An operator under its own account, on a core of its own."""
-        account = ("forebay-operator", "-n", "forebay-system", "--duration=2h")
-        token = self.server.kubectl("create", "token", *account).stdout.strip()
-        kubeconfig = self.server.kubeconfig_with_token(name, token)
-        with run_operator(kubeconfig, self.server.folder / f"operator-{name}.log") as operator:
-            os.sched_setaffinity(operator.process.pid, {self.core})
-            operator.wait_for("Lease was acquired")
+        """An operator on a core of its own."""
+        with operate(self.server, self.server.folder, f"operator-{name}") as operator:
+            for thread in os.listdir(f"/proc/{operator.process.pid}/task"):
+                os.sched_setaffinity(int(thread), {self.core})
             yield operator
 
     def measure_start(self, operator: OperatorProcess) -> None:
@@ -122,15 +119,15 @@ class Bench:
         self.fleet.create()
         self.fleet.wait_until_ready(PATIENCE_SECONDS)
         wall = time.monotonic() - began_at
-        wait_until_quiet(operator)
+        operator.wait_until_quiet(120)
         after = read_usage(operator.process.pid)
         cpu = after.cpu_seconds - before.cpu_seconds
         self.add("all Ready: CPU time of the operator", cpu, "s", 60.0)
         self.add("all Ready: wall time, control plane on the other core", wall, "s", None)
         self.add("peak memory", after.peak_bytes / MIB, "MiB", 256.0)
-        writes = count_writes(read_audit(self.server.folder))
-        self.add("creates of a child, at most", most(writes, "create"), "", 1)
-        self.add("status writes of a service, at most", most_status(writes), "", 3)
+        asked = read_audit(self.server.folder)
+        self.add("creates of a child, at most", most_creates(asked), "", 1)
+        self.add("status writes of a service, at most", most_status_writes(asked), "", 3)
 
     def measure_edits(self) -> None:
         """From before an edit is sent until its Deployment's event arrives."""
@@ -154,7 +151,7 @@ class Bench:
 
     def measure_idle(self, operator: OperatorProcess, what: str, bar: float | None) -> None:
         """CPU time while nobody changes anything."""
-        wait_until_quiet(operator)
+        operator.wait_until_quiet(120)
         before = read_usage(operator.process.pid)
         time.sleep(IDLE_SECONDS)
         after = read_usage(operator.process.pid)
@@ -163,7 +160,7 @@ class Bench:
 
     def measure_restart(self, operator: OperatorProcess) -> None:
         """From the lease until every service was looked at, with nothing to do."""
-        began_at, num_before = time.monotonic(), len(writes_of(self.server))
+        began_at, num_before = time.monotonic(), num_writes(self.server)
         wait_until(
             "Every service was looked at",
             lambda: (
@@ -172,12 +169,12 @@ class Bench:
             ),
             PATIENCE_SECONDS,
         )
-        wait_until_quiet(operator)
+        operator.wait_until_quiet(120)
         self.add("restart until steady", time.monotonic() - began_at, "s", 30.0)
         usage = read_usage(operator.process.pid)
         self.add("restart: CPU time", usage.cpu_seconds, "s", None)
         self.add("restart: peak memory", usage.peak_bytes / MIB, "MiB", 256.0)
-        self.add("restart: writes", len(writes_of(self.server)) - num_before, "", 0)
+        self.add("restart: writes", num_writes(self.server) - num_before, "", 0)
 
     def add(self, what: str, number: float, unit: str, bar: float | None) -> None:
         """Take a line into the table, and say it at once."""
@@ -187,35 +184,9 @@ class Bench:
         print(f"{what}: {shown}", file=sys.stderr, flush=True)
 
 
-def writes_of(server: ApiServer) -> list[Request]:
+def num_writes(server: ApiServer) -> int:
     """The operator's, so far."""
-    return list(count_writes(read_audit(server.folder)).elements())
-
-
-def most(writes: Any, verb: str) -> int:
-    """How often a child was created, of the child for which it was most often."""
-    return max(
-        (count for one, count in writes.items() if one.verb == verb and one.resource != "events"),
-        default=0,
-    )
-
-
-def most_status(writes: Any) -> int:
-    """How often a status was written, of the service for which it was most often."""
-    return max(
-        (count for one, count in writes.items() if one.resource == "inferenceservices/status"),
-        default=0,
-    )
-
-
-def wait_until_quiet(operator: OperatorProcess) -> None:
-    """Wait until nothing is due or in work, twice in a row."""
-
-    def is_quiet() -> bool:
-        found = operator.metrics()
-        return found.value("queue_depth") == found.value("longest_work_seconds") == 0
-
-    wait_until("Nothing is due", lambda: is_quiet() and time.sleep(3) is None and is_quiet(), 120)
+    return count_writes(read_audit(server.folder)).total()
 
 
 if __name__ == "__main__":

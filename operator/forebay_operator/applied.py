@@ -44,20 +44,18 @@ def remember(manifest: Object, found: Object) -> Applied:
 def check(manifest: Object, found: Object, known: Applied | None) -> Applied | None:
     """What to keep about an object that is still as its manifest wants it; None if it is not.
 
-    `known` is what was kept about it last; without that, its annotation and its fields tell.
+    `known` is what was kept about it last: an object that did not change since is in order, however
+    the API server writes what the manifest says. Of any other, its annotation and its fields tell.
     """
     digest = digest_of(manifest)
-    if known is None or known.uid != uid_of(found):
-        annotations = found["metadata"].get("annotations") or {}
-        is_same = annotations.get(ANNOTATION) == digest and holds(found, manifest)
-        return remember(manifest, found) if is_same else None
-    if known.manifest_digest != digest:
-        return None
-    if known.resource_version >= version_of(found):
-        return known
-    if known.content_digest != digest_of(content_of(found)):
-        return None
-    return replace(known, resource_version=version_of(found))
+    if known is not None and (known.uid, known.manifest_digest) == (uid_of(found), digest):
+        if known.resource_version >= version_of(found):
+            return known
+        if known.content_digest == digest_of(content_of(found)):
+            return replace(known, resource_version=version_of(found))
+    annotations = found["metadata"].get("annotations") or {}
+    is_same = annotations.get(ANNOTATION) == digest and holds(found, manifest)
+    return remember(manifest, found) if is_same else None
 
 
 def holds(found: Any, wanted: Any) -> bool:

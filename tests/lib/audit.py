@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +31,22 @@ def read_audit(folder: Path, user: str = OPERATOR) -> list[Request]:
     return [_to_request(one) for one in entries if one["user"]["username"] == user]
 
 
-def count_writes(requests: list[Request]) -> Counter[Request]:
+def count_writes(requests: Iterable[Request]) -> Counter[Request]:
     """How often each write was made, those of the lease apart."""
     return Counter(one for one in requests if one.verb not in READS and one.resource != "leases")
+
+
+def most_creates(requests: Iterable[Request]) -> int:
+    """How often a child was created, of the child for which it was most often; Events have no
+    names that could be counted."""
+    creates = [one for one in requests if one.verb == "create" and one.resource != "events"]
+    return max(Counter((one.resource, one.namespace, one.name) for one in creates).values())
+
+
+def most_status_writes(requests: Iterable[Request]) -> int:
+    """How often a status was written, of the service for which it was most often."""
+    writes = [one for one in requests if one.resource == "inferenceservices/status"]
+    return max(Counter((one.namespace, one.name) for one in writes).values())
 
 
 def _to_request(entry: dict[str, object]) -> Request:

@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from api_server import ApiServer, trust
-from operator_process import wait_until
+from operator_process import OperatorProcess, run_operator, wait_until
 
 SERVICES = "/apis/forebay.dev/v1alpha1/inferenceservices"
 NUM_WRITERS = 4
@@ -35,10 +36,14 @@ class Fleet:
             for number in range(self.num_services)
         ]
 
+    def namespaces(self) -> list[str]:
+        """Those that the services are spread over."""
+        return [f"fleet-{number}" for number in range(self.num_namespaces)]
+
     def create(self) -> None:
         """Create the namespaces and every service in them."""
-        for number in range(self.num_namespaces):
-            self.server.kubectl("create", "namespace", f"fleet-{number}")
+        for namespace in self.namespaces():
+            self.server.kubectl("create", "namespace", namespace)
         self._for_each(self._create)
 
     def wait_until_ready(self, seconds: float) -> None:
@@ -85,6 +90,17 @@ class Fleet:
         status, answer = self.server.request("POST", _path(namespace), manifest)
         if status != 201:
             raise RuntimeError(answer["message"])
+
+
+@contextmanager
+def operate(server: ApiServer, folder: Path, name: str) -> Iterator[OperatorProcess]:
+    """An operator for all namespaces, under its own account, that leads; it logs to `folder`."""
+    account = ("forebay-operator", "-n", "forebay-system", "--duration=2h")
+    token = server.kubectl("create", "token", *account).stdout.strip()
+    kubeconfig = server.kubeconfig_with_token(name, token)
+    with run_operator(kubeconfig, folder / f"{name}.log") as operator:
+        operator.wait_for("Lease was acquired")
+        yield operator
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TypeVar
 from operator_metrics import OperatorMetrics, read_operator_metrics
 
 WAIT_SECONDS = 25.0
+QUIET_SECONDS = 3.0
 
 T = TypeVar("T")
 
@@ -47,6 +48,22 @@ class OperatorProcess:
         self.wait_for("Metrics are served")
         port = re.findall(r"Metrics are served port=(\d+)", self.log)[-1]
         return read_operator_metrics(f"http://127.0.0.1:{port}/metrics")
+
+    def wait_until_quiet(self, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until nothing is due or in work, at two moments a little apart."""
+
+        def is_quiet() -> bool:
+            found = self.metrics()
+            return found.value("queue_depth") == found.value("longest_work_seconds") == 0
+
+        def is_quiet_twice() -> bool:
+            return is_quiet() and not time.sleep(QUIET_SECONDS) and is_quiet()
+
+        wait_until("Nothing is due", is_quiet_twice, seconds)
+
+    def num_reconciles(self) -> float:
+        """How many it has carried out."""
+        return self.metrics().sum("reconcile_duration_seconds_count", outcome="done")
 
     def stop(self) -> int:
         """End it as the kubelet does; its exit status."""

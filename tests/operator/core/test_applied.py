@@ -62,6 +62,25 @@ def test_a_status_and_bookkeeping_change_nothing() -> None:
     assert check(MANIFEST, found, known) == remember(MANIFEST, found)
 
 
+def test_what_others_add_beside_it_changes_nothing() -> None:
+    known = remember(MANIFEST, served(1))
+    found = served(2)
+    found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "1"
+    found["spec"]["minReadySeconds"] = 3
+    assert check(MANIFEST, found, known) == remember(MANIFEST, found)
+
+
+def test_what_the_api_server_writes_in_another_way_is_in_order_until_it_changes() -> None:
+    found = served(1)
+    found["spec"]["replicas"] = "one"
+    known = remember(MANIFEST, found)
+    later = copy.deepcopy(found)
+    later["metadata"]["resourceVersion"] = "2"
+    assert check(MANIFEST, later, known) == remember(MANIFEST, later)
+    later["metadata"] |= {"resourceVersion": "3", "labels": {"a": "b", "c": "d"}}
+    assert check(MANIFEST, later, known) is None
+
+
 def test_a_new_wish_is_no_longer_what_was_applied() -> None:
     wish = {**MANIFEST, "spec": {"replicas": 2}}
     assert check(wish, served(), remember(MANIFEST, served())) is None
