@@ -1,5 +1,6 @@
 """How far the Deployment has come towards what was asked of it, and what stands in its way."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
@@ -51,7 +52,9 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
     staying = _staying(situation, wanted_hash)
     # The pods' own word counts, too: a Deployment's numbers lag behind a pod that just failed.
     num_serving = sum(map(is_ready, staying))
-    is_complete = _is_complete(deployment, num_wanted, wanted_hash) and num_serving >= num_wanted
+    is_complete = num_serving >= num_wanted and _is_complete(
+        situation, deployment, num_wanted, wanted_hash
+    )
     # What the controller said of an older spec is being mended by this one.
     is_judged = not is_complete and _is_seen(deployment) and _runs(deployment, wanted_hash)
     failure = _replica_failure(deployment) if is_judged else {}
@@ -75,7 +78,13 @@ def _runs(deployment: Object, wanted_hash: str) -> bool:
     return template_hash(deployment["spec"]["template"]) == wanted_hash
 
 
-def _is_complete(deployment: Object, num_wanted: int, wanted_hash: str) -> bool:
+def _is_complete(
+    situation: Situation, deployment: Object, num_wanted: int, wanted_hash: str
+) -> bool:
+    """By its controller's counts; by the pods too, where those counts are of an older spec.
+
+    So what no pod sees, such as another deadline or pace, does not make it less than complete.
+    """
     status = deployment.get("status") or {}
     counts = [
         status.get(name, 0)
@@ -84,7 +93,16 @@ def _is_complete(deployment: Object, num_wanted: int, wanted_hash: str) -> bool:
     is_asked = deployment["spec"].get("replicas", 1) == num_wanted and _runs(
         deployment, wanted_hash
     )
-    return _is_seen(deployment) and is_asked and all(count == num_wanted for count in counts)
+    if not is_asked or any(count != num_wanted for count in counts):
+        return False
+    return _is_seen(deployment) or _are_all(situation.observed.pods, num_wanted, wanted_hash)
+
+
+def _are_all(pods: Iterable[Object], num_wanted: int, wanted_hash: str) -> bool:
+    """Whether just the wanted pods exist, and serve."""
+    staying = [pod for pod in pods if not is_leaving(pod)]
+    serving = [pod for pod in staying if is_ready(pod) and template_hash(pod) == wanted_hash]
+    return len(serving) == len(staying) == num_wanted
 
 
 def _is_seen(deployment: Object) -> bool:

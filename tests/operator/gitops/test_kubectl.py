@@ -109,6 +109,22 @@ def test_what_nobody_has_looked_at_is_in_progress(operator: OperatorProcess, pla
     assert (read_state(fresh), read_health(fresh)[0]) == ("InProgress", "Progressing")
 
 
+def test_a_quota_is_in_progress_until_it_was_looked_at_and_healthy_from_then_on(
+    operator: OperatorProcess, place: Place
+) -> None:
+    kind = {"apiVersion": "forebay.dev/v1alpha1", "kind": "VRAMQuota"}
+    quota = kind | {"metadata": {"name": "gpus"}, "spec": {"budget": "80Gi"}}
+    with held_up(operator):
+        place.apply(quota)
+        fresh: dict[str, Any] = place.get("vramquotas", "gpus") or {}
+    assert (read_state(fresh), read_health(fresh)[0]) == ("InProgress", "Progressing")
+    wait = ("wait", "--for=condition=WithinBudget", "vramquotas/gpus", "--timeout=20s")
+    assert "condition met" in place.kubectl(*wait)
+    seen: dict[str, Any] = place.get("vramquotas", "gpus") or {}
+    assert (read_state(seen), read_health(seen)[0]) == ("Current", "Healthy")
+    assert read_health(seen)[1]
+
+
 THEIRS = {"app.kubernetes.io/instance": "argo-app", "sidecar.istio.io/inject": "true"}
 ANNOTATIONS = {"argocd.argoproj.io/tracking-id": "argo-app:x", "linkerd.io/inject": "enabled"}
 

@@ -72,7 +72,6 @@ def deployment(cluster: ToyCluster) -> dict[str, Any]:
         ("status", {"updatedReplicas": 1}),
         ("status", {"replicas": 3}),
         ("status", {"availableReplicas": 1}),
-        ("status", {"observedGeneration": 0}),
         ("spec", {"replicas": 3}),
     ],
     ids=[
@@ -80,7 +79,6 @@ def deployment(cluster: ToyCluster) -> dict[str, Any]:
         "a replica is of an older template",
         "an old replica is still there",
         "a replica is not available",
-        "the controller has not seen the Deployment yet",
         "the Deployment asks for another number",
     ],
 )
@@ -90,6 +88,16 @@ def test_it_is_not_ready_while(part: str, change: dict[str, int]) -> None:
         **deployment(cluster),
         part: deployment(cluster)[part] | change,
     }
+    assert says(cluster.decide(), "Ready")[0] == "False"
+
+
+def test_while_the_controller_has_not_seen_the_deployment_its_pods_decide() -> None:
+    """Another pace or deadline does not take Ready away; another template does."""
+    cluster = settled(replicas=2)
+    stale = deployment(cluster)["status"] | {"observedGeneration": 0}
+    cluster.children["Deployment", "smollm2"] = {**deployment(cluster), "status": stale}
+    assert says(cluster.decide(), "Ready")[0] == "True"
+    cluster.pods[0]["metadata"]["labels"]["forebay.dev/template-hash"] = "older"
     assert says(cluster.decide(), "Ready")[0] == "False"
 
 
