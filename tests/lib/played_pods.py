@@ -16,6 +16,8 @@ READY_AFTER = "fate.test/ready-after"
 """A Go duration: how long it starts."""
 GONE_AFTER = "fate.test/gone-after"
 """A Go duration: how long it drains once it is deleted."""
+ADDRESS = "fate.test/address"
+"""Its IP, where loopback will not do: the API server takes no loopback into EndpointSlices."""
 LAST_WORDS = "fate.test/last-words"
 """A crashing container's termination message."""
 TOLD = "fate.test/container"
@@ -116,7 +118,8 @@ conditions:
 - {type: Ready, status: "READY", lastTransitionTime: {{ Now | Quote }}}
 - {type: ContainersReady, status: "READY", lastTransitionTime: {{ Now | Quote }}}
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
-podIP: {{ PodIPWith .spec.nodeName false ( or .metadata.uid "" ) ( or .metadata.name "" ) ( or .metadata.namespace "" ) | Quote }}
+{{ $played := PodIPWith .spec.nodeName false ( or .metadata.uid "" ) ( or .metadata.name "" ) ( or .metadata.namespace "" ) }}
+podIP: {{ or ( index ( or .metadata.annotations dict ) "fate.test/address" ) $played | Quote }}
 startTime: {{ Now | Quote }}
 """  # noqa: E501
 

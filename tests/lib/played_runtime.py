@@ -5,6 +5,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,9 @@ from typing import Any
 
 Load = dict[str, Any]
 
+PATIENCE_SECONDS = 60.0
+"""Another test of this machine may hold a port for a while."""
+
 
 def load(running: int, waiting: int = 0) -> Load:
     """An answer of `GET /load`."""
@@ -20,13 +24,13 @@ def load(running: int, waiting: int = 0) -> Load:
 
 
 @contextmanager
-def play_runtimes(loads: dict[str, Load]) -> Iterator[int]:
-    """Serve `GET /load` on each address, all on one port, which is returned."""
+def play_runtimes(loads: dict[str, Load], port: int = 0) -> Iterator[int]:
+    """Serve `GET /load` on each address, all on one port, which is returned: any, or a given one
+    as soon as it is free."""
     servers: list[ThreadingHTTPServer] = []
-    port = 0
     try:
         for address, said in loads.items():
-            servers.append(ThreadingHTTPServer((address, port), _handler(said)))
+            servers.append(_listen(address, port, said))
             port = servers[-1].server_port
         for server in servers:
             Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -35,6 +39,17 @@ def play_runtimes(loads: dict[str, Load]) -> Iterator[int]:
         for server in servers:
             server.shutdown()
             server.server_close()
+
+
+def _listen(address: str, port: int, said: Load) -> ThreadingHTTPServer:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ThreadingHTTPServer((address, port), _handler(said))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _handler(said: Load) -> type[BaseHTTPRequestHandler]:

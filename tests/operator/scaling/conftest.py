@@ -1,7 +1,6 @@
 """Services on the control plane whose replicas change, and the operators that see to it."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,3 @@ def serve(control_plane: ApiServer, request: pytest.FixtureRequest) -> Iterator[
 
     yield start
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
-
-
-def logs(folder: Path) -> str:
-    return (folder / "log").read_text()
