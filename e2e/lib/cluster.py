@@ -35,6 +35,9 @@ class Cluster(Protocol):
     def down(self) -> None:
         """Stop it; what was built stays."""
 
+    def remove_images(self) -> None:
+        """Remove the images that were built here, of this source and of older ones."""
+
     def build(self, target: str, tag: str) -> None:
         """Build a target of the Containerfile, unless the tag exists."""
 

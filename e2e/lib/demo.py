@@ -60,7 +60,8 @@ def down() -> None:
 def clean() -> None:
     """Stop what runs, and remove what was built and fetched."""
     down()
-    with step(f"Removal of what was built under {HOME}"):
+    with step(f"Removal of images, and of what was built under {HOME}"):
+        choose_cluster().remove_images()
         for name in BUILT:
             shutil.rmtree(HOME / name, ignore_errors=True)
 

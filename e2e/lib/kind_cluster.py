@@ -58,6 +58,12 @@ class KindCluster:
         if _find("kind").exists():
             run(_find("kind"), "delete", "cluster", "--name", NAME, log="kind")
 
+    def remove_images(self) -> None:
+        """Have Docker remove the images that were built here, of this source and of older ones."""
+        built = ("images", "--quiet", "--filter", "reference=localhost/forebay-*")
+        if found := set(read("docker", *built).split()):
+            run("docker", "image", "rm", "--force", *found, log="kind")
+
     def build(self, target: str, tag: str) -> None:
         """Build with Docker, the runtime without what a CPU never opens."""
         if read("docker", "images", "--quiet", tag).strip():

@@ -43,6 +43,9 @@ class LocalCluster:
         """Stop all of it; the node's images stay on disk."""
         run(SCRIPT, "down", log="cluster")
 
+    def remove_images(self) -> None:
+        """They lie in the folders that `make clean` removes."""
+
     def build(self, target: str, tag: str) -> None:
         """Build with buildah, on a base of Debian's Python."""
         run(SCRIPT, "install", *buildah.PACKAGES, log="images")

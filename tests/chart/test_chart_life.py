@@ -75,7 +75,7 @@ def test_what_is_uninstalled_leaves_models_serving_and_is_adopted_when_it_return
 
 
 def test_a_release_without_keep_takes_every_service_with_it(release: Release, team: str) -> None:
-    release.upgrade("--set=crds.keep=false")
+    assert "deletes every InferenceService" in release.upgrade("--set=crds.keep=false")
     apply_service(release.server, team, "smollm2")
 
     release.uninstall()

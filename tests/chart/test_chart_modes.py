@@ -27,7 +27,8 @@ def test_a_namespaced_release_serves_its_namespaces_by_what_it_was_granted(
     server = release.server
     narrow = Release(server, "narrow", "narrow-system")
     server.kubectl("create", "namespace", f"{team}-other")
-    narrow.upgrade(f"--set=watch.namespaces={{{team}}}", "--set=rbac.nodes=false")
+    said = narrow.upgrade(f"--set=watch.namespaces={{{team}}}", "--set=rbac.nodes=false")
+    assert f"serves the namespaces {team}." in said and "spec.vram.gpuMemory" in said
     apply_service(server, f"{team}-other", "theirs")
     apply_service(server, team, "ours")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,11 +40,15 @@ class FakeHub:
 
 
 @contextmanager
-def serve_hub(folder: Path, **options: object) -> Iterator[FakeHub]:
-    """Serve a folder until the block ends."""
+def serve_hub(
+    folder: Path, tls: ssl.SSLContext | None = None, **options: object
+) -> Iterator[FakeHub]:
+    """Serve a folder until the block ends, by HTTPS where there is a certificate to show."""
     hub = FakeHub(folder, **options)  # type: ignore[arg-type]
     server = _Server(hub)
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    hub.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -83,7 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/api/models/team/model/revision/main":
             names = [{"rfilename": path.name} for path in self.server.hub.folder.iterdir()]
             names.append({"rfilename": "onnx/model.safetensors"})
-            listing = self.server.hub.listing or json.dumps({"sha": COMMIT, "siblings": names})
+            found = {"id": "team/model", "sha": COMMIT, "siblings": names}
+            listing = self.server.hub.listing or json.dumps(found)
             self._answer(200, listing.encode(), {})
             return
         match = re.fullmatch(rf"/team/model/resolve/{COMMIT}/([\w.-]+)", self.path)
