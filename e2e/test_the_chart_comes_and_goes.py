@@ -14,6 +14,7 @@ import pytest
 from chart_release import copy_chart, package
 from cluster import choose_cluster
 from cluster_api import ClusterApi, Object, path_of
+from commands import CommandError
 from deployment import CHART, set_image
 from helm import Helm
 from kubectl import Kubectl
@@ -79,6 +80,8 @@ def release(
 ) -> Iterator[Installed]:
     """A release to be installed where the restricted Pod Security Standard is enforced."""
     namespace.cluster_kubectl("label", "namespace", namespace.name, RESTRICTED)
+    with pytest.raises(CommandError, match="violates PodSecurity"):
+        namespace.kubectl("run", "unconfined", "--image=localhost/any")
     installed = Installed(helm, namespace, read_images(read_operator(api)))
     with operator_pod.absent():
         try:
@@ -98,7 +101,7 @@ def test_a_model_serves_on_through_every_step_of_its_operators_life(
 ) -> None:
     previous = package(copy_chart(tmp_path, "0.0.9", log={"level": "debug", "format": "full"}))
     release.upgrade(previous)
-    namespace.apply(build_service("smollm2"))
+    namespace.apply(build_service("smollm2", drain={"timeoutSeconds": 120, "lameDuckSeconds": 1}))
     served = ServedModel(namespace, "smollm2")
     served.wait_ready()
     pods = names(served.wait_pods(1))

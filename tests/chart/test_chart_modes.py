@@ -13,7 +13,6 @@ from operator_process import wait_until
 pytestmark = pytest.mark.component
 
 CLUSTER_SCOPED = {"nodes", "resourceslices"}
-RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
 def count_deployments(server: ApiServer, namespace: str) -> int:
@@ -41,22 +40,6 @@ def test_a_namespaced_release_serves_its_namespaces_by_what_it_was_granted(
     asked_in_vain = {resource for _, _, resource in used - list_rules("rbac.nodes=false")}
     assert asked_in_vain <= CLUSTER_SCOPED
     assert "Traceback" not in operator.log
-
-
-def test_restricted_namespaces_take_the_operator_and_its_pods(
-    release: Release, team: str, tmp_path: Path
-) -> None:
-    server = release.server
-    server.kubectl("create", "namespace", release.namespace, check=False)
-    for namespace in (release.namespace, team):
-        server.kubectl("label", "namespace", namespace, RESTRICTED)
-        refused = server.kubectl("run", "any", "--image=any", "-n", namespace, check=False)
-        assert "violates PodSecurity" in refused.stderr
-
-    release.upgrade()
-    apply_service(server, team, "smollm2")
-    with release.operating(tmp_path / "log"):
-        wait_ready(server, team, "smollm2")
 
 
 GRANTED = ("view", "edit", "admin")
