@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from forebay_operator.observed import MEMORY_TERMS, PodLoad
 from forebay_operator.planning import plan
+from forebay_operator.planning.quota_status import plan_quotas
 from forebay_runtime.cli import main
 from observed_builder import (
     LLAMA_13B,
@@ -26,12 +28,17 @@ CRD = Path(__file__).parents[3] / "crds/inferenceservices.yaml"
 TYPES = {"string": str, "integer": int, "boolean": bool}
 
 
-@pytest.fixture(scope="module")
-def schema() -> dict[str, Any]:
-    """The InferenceService's own schema."""
-    document = yaml.safe_load(CRD.read_text(encoding="utf-8"))
+def read_schema(path: Path) -> dict[str, Any]:
+    """A kind's own schema."""
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
     found: dict[str, Any] = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The InferenceService's."""
+    return read_schema(CRD)
 
 
 def unknown_to(schema: dict[str, Any], value: Any, path: str) -> list[str]:
@@ -71,6 +78,22 @@ def test_the_schema_keeps_every_field_of_a_gpu_plan_and_a_failure(schema: dict[s
     cluster.befall({"containerStatuses": [{"name": "runtime", "state": killed}]})
     for status in (on_gpus, cluster.decide().status):
         assert unknown_to(schema["properties"]["status"], status, "status") == []
+
+
+def test_the_schemas_keep_every_field_of_a_budget_and_of_measured_memory(
+    schema: dict[str, Any],
+) -> None:
+    cluster = settled(device="GPU", vram={"gpuMemory": "80Gi"})
+    uid = cluster.pods[0]["metadata"]["uid"]
+    cluster.loads = {uid: PodLoad(True, memory_bytes=dict.fromkeys(MEMORY_TERMS, 2**30))}
+    status = cluster.settle().status or {}
+    assert {"memory", "vram"} <= status.keys()
+    assert unknown_to(schema["properties"]["status"], status, "status") == []
+    quota = {"metadata": {"name": "gpus", "generation": 1}, "spec": {"budget": "1Gi"}}
+    (counted,) = plan_quotas((quota,), (cluster.service,), {}, NOW)
+    ledger = read_schema(CRD.with_name("vramquotas.yaml"))["properties"]["status"]
+    assert len(counted["services"]) == 1
+    assert unknown_to(ledger, counted, "status") == []
 
 
 def planned_flags() -> list[str]:
