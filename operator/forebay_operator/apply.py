@@ -6,7 +6,8 @@ time.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from forebay_operator.applied import check, content_of, remember, stamp
 from forebay_operator.cluster import ApiError, Cluster
@@ -33,6 +34,18 @@ class Refused(Exception):
         self.is_namespace_terminating = is_namespace_terminating
 
 
+@contextmanager
+def _refusing(kind: Kind, name: str) -> Iterator[None]:
+    """Turn what the API server refuses for good into a sentence about the child."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status in PASSING:
+            raise
+        sentence = f"{kind.name} {name} was refused: {error.message}"
+        raise Refused(sentence, error.is_namespace_terminating) from error
+
+
 def is_left_behind(key: Key, foreign: Mapping[str, Object]) -> bool:
     """Whether a namesake of this service that was deleted still has children to clean up."""
     return any(service_of(item) == key.name for item in foreign.values())
@@ -54,7 +67,8 @@ class Applier:
         foreign = {}
         for manifest in children:
             kind, name = _kind_of(manifest), manifest["metadata"]["name"]
-            known = await self._find(kind, name)
+            with _refusing(kind, name):
+                known = await self._find(kind, name)
             if known is not None and not is_owned(known, self._memory.uid):
                 foreign[f"{kind.name}/{name}"] = known
         return foreign
@@ -67,13 +81,8 @@ class Applier:
             kind, name = _kind_of(manifest), manifest["metadata"]["name"]
             if f"{kind.name}/{name}" in foreign or self._is_applied(kind, manifest):
                 continue
-            try:
+            with _refusing(kind, name):
                 await self._apply_child(kind, manifest)
-            except ApiError as error:
-                if error.status in PASSING:
-                    raise
-                sentence = f"{kind.name} {name} was refused: {error.message}"
-                raise Refused(sentence, error.is_namespace_terminating) from error
 
     async def apply_deletion_costs(self, costs: Iterable[tuple[str, int]]) -> None:
         """Tell the ReplicaSet controller which pods to spare; a hint, so a lost one is no error."""
@@ -97,7 +106,8 @@ class Applier:
             known = self._store.find(kind, namespace, one.name)
             if known is not None and known["metadata"].get("deletionTimestamp"):
                 continue
-            await self._cluster.delete(kind, namespace, one.name, one.uid, one.version)
+            with _refusing(kind, one.name):
+                await self._cluster.delete(kind, namespace, one.name, one.uid, one.version)
             self._memory.applied.pop((one.kind, one.name), None)
             self._memory.written.append(Written(kind, namespace, one.name, one.uid, None))
 

@@ -103,7 +103,11 @@ class Reconciler:
             return None
         applier = Applier(self._cluster, self._store, key, memory)
         decided = self._planner(observed, now)
-        foreign = await applier.find_foreign(decided.children)
+        try:
+            foreign = await applier.find_foreign(decided.children)
+        except Refused as refusal:
+            await self._tell_refusal(applier, memory, observed, refusal, now)
+            raise
         if is_left_behind(key, foreign):
             self._queue.add_later(key, LEFT_BEHIND_SECONDS)
             return None
@@ -129,8 +133,7 @@ class Reconciler:
             await applier.apply_children(decided.children, observed.foreign)
             await applier.delete(decided.deletions)
         except Refused as refusal:
-            refused = replace(observed, apply_error=refusal.sentence)
-            await self._tell(applier, memory, observed, self._planner(refused, now))
+            await self._tell_refusal(applier, memory, observed, refusal, now)
             if refusal.is_namespace_terminating:
                 self._queue.add_later(observed.key, TERMINATING_SECONDS)
                 return decided
@@ -141,6 +144,12 @@ class Reconciler:
         if decided.look_again_seconds is not None:
             self._queue.add_later(observed.key, decided.look_again_seconds)
         return decided
+
+    async def _tell_refusal(
+        self, applier: Applier, memory: Memory, observed: Observed, refusal: Refused, now: datetime
+    ) -> None:
+        refused = replace(observed, apply_error=refusal.sentence)
+        await self._tell(applier, memory, observed, self._planner(refused, now))
 
     async def admit(self, key: Key, error: Exception) -> None:
         """Say on the object that the operator itself failed, so that nobody waits in vain."""

@@ -180,7 +180,7 @@ containerStatuses:
   state:
     waiting:
       reason: ImagePullBackOff
-      message: {{ printf "Back-off pulling image \"%s\"" .image | Quote }}
+      message: 'Back-off pulling image "{{ .image }}": not found'
 {{ end }}
 """
 )

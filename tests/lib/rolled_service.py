@@ -5,7 +5,7 @@ A test plays the passing of time by moving the time of a condition into the past
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,17 +31,22 @@ class RolledService:
 
     node: PlayedNode
     pods_seen: Recording
+    name: str = NAME
 
     @property
     def path(self) -> str:
-        return self.node.path("inferenceservices", NAME)
+        return self.node.path("inferenceservices", self.name)
+
+    def another(self, name: str) -> "RolledService":
+        """One more in the same namespace and on the same nodes."""
+        return replace(self, name=name)
 
     def create(self, spec: dict[str, Any], **template: Any) -> None:
         """Create it; its pods run on the test's own nodes, and on no others."""
         manifest = {
             "apiVersion": "forebay.dev/v1alpha1",
             "kind": "InferenceService",
-            "metadata": {"name": NAME},
+            "metadata": {"name": self.name},
             "spec": {**spec, "podTemplate": self._placed(template)},
         }
         self.node.create("inferenceservices", manifest)
@@ -55,13 +60,13 @@ class RolledService:
             raise RuntimeError(answer["message"])
 
     def status(self) -> Object:
-        found: Object = (self.node.get("inferenceservices", NAME) or {}).get("status") or {}
+        found: Object = (self.node.get("inferenceservices", self.name) or {}).get("status") or {}
         return found
 
     def says(self, kind: str) -> tuple[str, str]:
         """Status and reason of a condition that speaks of this generation."""
-        service = self.node.get("inferenceservices", NAME) or {}
-        found = self.node.condition(NAME, kind)
+        service = self.node.get("inferenceservices", self.name) or {}
+        found = self.node.condition(self.name, kind)
         if found.get("observedGeneration") != service["metadata"]["generation"]:
             return "", ""
         return found.get("status", ""), found.get("reason", "")
@@ -82,24 +87,25 @@ class RolledService:
                 for one in self.status().get("conditions", ())
             ]
             raise AssertionError(f"{what}: {told}") from error
-        return str(self.node.condition(NAME, kind)["message"])
+        return str(self.node.condition(self.name, kind)["message"])
 
     def pods(self) -> list[Object]:
         """The serving pods that are not on their way out."""
-        return [one for one in self.node.list("pods") if _serves(one) and not _is_leaving(one)]
+        labelled = [one for one in self.node.list("pods") if _label(one) == self.name]
+        return [one for one in labelled if not _is_leaving(one)]
 
     def deployment(self) -> Object:
-        return self.node.get("deployments", NAME) or {}
+        return self.node.get("deployments", self.name) or {}
 
     def events(self, reason: str) -> list[Object]:
         """Events about the service itself."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.node.namespace}/events"
         found = self.node.server.request("GET", path)[1]["items"]
-        kinds = ((one.get("regarding") or {}).get("kind") for one in found)
+        mine = [one for one in found if one["regarding"].get("name") == self.name]
         return [
             one
-            for one, kind in zip(found, kinds, strict=True)
-            if kind == "InferenceService" and one["reason"] == reason
+            for one in mine
+            if (one["regarding"]["kind"], one["reason"]) == ("InferenceService", reason)
         ]
 
     def let_time_pass(self, plural: str, name: str, kind: str, seconds: float) -> None:
@@ -123,7 +129,8 @@ class RolledService:
 
     def num_born(self) -> int:
         """How many serving pods there have been."""
-        return len({one["metadata"]["uid"] for one in self.pods_seen.states if _serves(one)})
+        pods = [one for one in self.pods_seen.states if _label(one) == self.name]
+        return len({one["metadata"]["uid"] for one in pods})
 
     def _placed(self, template: dict[str, Any]) -> dict[str, Any]:
         return {**template, "nodeSelector": {"pool": self.node.namespace}}
@@ -155,8 +162,9 @@ def is_serving(pod: Object) -> bool:
     return is_ready and not pod.get("deleted") and not _is_leaving(pod)
 
 
-def _serves(pod: Object) -> bool:
-    return "forebay.dev/inference-service" in (pod["metadata"].get("labels") or {})
+def _label(pod: Object) -> str:
+    """The service that a serving pod belongs to."""
+    return str((pod["metadata"].get("labels") or {}).get("forebay.dev/inference-service", ""))
 
 
 def _is_leaving(pod: Object) -> bool:
