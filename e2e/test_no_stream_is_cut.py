@@ -1,5 +1,7 @@
 """Story: whatever makes a pod go, it finishes what it holds first, and no client notices."""
 
+import json
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -21,6 +23,18 @@ ROLLOUTS = [
     pytest.param(5, 0, id="five times", marks=pytest.mark.long),
     pytest.param(3, 5, id="while the operator is killed five times", marks=pytest.mark.long),
 ]
+
+
+def evict(served: ServedModel, pod: str) -> None:
+    """Ask the Eviction API for a pod, as `kubectl drain` does."""
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{served.namespace.name}/pods/{pod}/eviction"
+    served.namespace.cluster_kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
+
+def delete(served: ServedModel, pod: str) -> None:
+    """Delete a pod."""
+    served.namespace.kubectl("delete", "pod", pod, "--wait=false")
 
 
 @pytest.mark.parametrize("num_kills", NUM_KILLS)
@@ -63,7 +77,10 @@ def test_a_draining_pod_is_named_with_what_it_holds(two_replicas: ServedModel) -
     assert not served.read()["status"].get("draining")
 
 
-def test_deleting_a_pod_cuts_no_stream(two_replicas: ServedModel) -> None:
+@pytest.mark.parametrize("remove", [evict, pytest.param(delete, marks=pytest.mark.long)])
+def test_taking_a_pod_away_cuts_no_stream(
+    two_replicas: ServedModel, remove: Callable[[ServedModel, str], None]
+) -> None:
     served = two_replicas
     traffic = Traffic(served.base_url(), served.name)
     victim = sorted(names(served.pods()))[0]
@@ -71,7 +88,7 @@ def test_deleting_a_pod_cuts_no_stream(two_replicas: ServedModel) -> None:
     with Departures(served) as departures:
         streams = hold_pods(served, traffic)
         with traffic.going_on(num_tokens=4, pause_seconds=0.2):
-            served.namespace.kubectl("delete", "pod", victim, "--wait=false")
+            remove(served, victim)
             faults = [stream.finish().fault for stream in streams]
             (gone,) = departures.wait_for(1, 180)
             served.wait_pods(2)

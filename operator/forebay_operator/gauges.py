@@ -5,7 +5,7 @@ What only the leader knows is told by the leader alone, so that sums over all op
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Metric
@@ -27,6 +27,8 @@ PER_SERVICE = {
     "service_requests_running": "Requests in work, over the pods that answered",
     "service_requests_waiting": "Requests that wait, over the pods that answered",
     "service_pods_silent": "Pods that did not answer when they were asked for their load",
+    "service_kv_cache_usage": "How full the KV caches are, mean of the pods that answered, 0 to 1",
+    "service_gpu_utilization": "How busy the GPUs are, mean of the pods that know it, 0 to 1",
 }
 
 
@@ -85,10 +87,12 @@ class Gauges(Collector):
         }
         for key in self.store.keys():
             for name, number in self._numbers(key).items():
-                families[name].add_metric((key.namespace, key.name), number)
+                if number is not None:
+                    families[name].add_metric((key.namespace, key.name), number)
         yield from families.values()
 
-    def _numbers(self, key: Key) -> dict[str, float]:
+    def _numbers(self, key: Key) -> dict[str, float | None]:
+        """None where nobody knows."""
         deployment = self.store.find(DEPLOYMENT, key.namespace, key.name) or {}
         status = self._service(key).get("status") or {}
         uids = map(uid_of, self.store.children(key, POD))
@@ -99,6 +103,8 @@ class Gauges(Collector):
             "service_requests_running": sum(one.num_running for one in loads),
             "service_requests_waiting": sum(one.num_waiting for one in loads),
             "service_pods_silent": sum(not one.answered for one in loads),
+            "service_kv_cache_usage": _mean(one.kv_cache_usage for one in loads if one.answered),
+            "service_gpu_utilization": _mean(one.gpu_utilization for one in loads),
         }
 
     def _service(self, key: Key) -> Object:
@@ -107,6 +113,11 @@ class Gauges(Collector):
 
 def _gauge(name: str, sentence: str, value: float) -> Metric:
     return GaugeMetricFamily(f"{PREFIX}_{name}", sentence, value=value)
+
+
+def _mean(shares: Iterable[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _state(service: Object) -> tuple[str, str]:

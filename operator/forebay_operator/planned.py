@@ -40,23 +40,6 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class ScalingInputs:
-    """What a service's pods say and are, added up: what scaling decides by, and metrics show."""
-
-    num_waiting: int = 0
-    num_running: int = 0
-    num_ready: int = 0
-    num_pending: int = 0
-    """Wanted replicas that are not ready, or not even created."""
-    num_silent: int = 0
-    """Ready pods that did not answer; each counts as full."""
-    kv_cache_usage: float | None = None
-    """Mean of the pods that answered, between 0 and 1; None where none did."""
-    gpu_utilization: float | None = None
-    """Mean of the pods that know theirs, between 0 and 1; None where none does."""
-
-
-@dataclass(frozen=True)
 class Plan:
     """The whole wish for one InferenceService at one moment."""
 
@@ -71,8 +54,6 @@ class Plan:
     """The whole status, written last and only where it differs; None: leave it."""
     notes: tuple[Note, ...] = ()
     tallies: tuple[Tally, ...] = ()
-    scaling_inputs: ScalingInputs | None = None
-    """What the pods hold now; None where nothing was decided."""
     look_again_seconds: float | None = None
     """When this decision may change although no event arrives; None: the resync is enough."""
     memory: ScalingMemory | None = None

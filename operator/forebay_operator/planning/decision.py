@@ -122,7 +122,6 @@ def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
             *retry.notes,
         ),
         tallies=(*scaling.tallies, *drains.tallies),
-        scaling_inputs=scaling.inputs,
         look_again_seconds=_look_again(outlook, scaling, retry),
         memory=memory,
     )

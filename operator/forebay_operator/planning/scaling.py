@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from forebay_operator.observed import ScalingMemory
-from forebay_operator.planned import ScalingInputs, Tally
+from forebay_operator.planned import Tally
 from forebay_operator.planning.pods import created_at, is_ready, pod_condition
 from forebay_operator.planning.scaling_inputs import Queue, read_inputs, to_queue
 from forebay_operator.planning.scaling_report import Decision, report_scaling
@@ -31,7 +31,6 @@ class ScalingStep:
 
     num_replicas: int
     memory: ScalingMemory
-    inputs: ScalingInputs
     num_held_back: int = 0
     """How many more the spec asks for than the limit allows."""
     status: Manifest | None = None
@@ -52,8 +51,7 @@ def plan_replicas(situation: Situation, max_num_seqs: int, limit: int | None = N
     if situation.service.scaling is None:
         wanted = situation.service.replicas
         num_replicas = wanted if limit is None else min(wanted, limit)
-        inputs = read_inputs(situation, num_replicas)
-        return ScalingStep(num_replicas, situation.memory, inputs, wanted - num_replicas)
+        return ScalingStep(num_replicas, situation.memory, wanted - num_replicas)
     written = read_timetable(situation.service.scaling, situation.now)
     timetable = written.hold(limit)
     current = _current_replicas(situation, timetable.rule)
@@ -71,7 +69,6 @@ def plan_replicas(situation: Situation, max_num_seqs: int, limit: int | None = N
     return ScalingStep(
         decision.num_replicas,
         memory,
-        inputs,
         max(0, written.rule.min_replicas - decision.num_replicas),
         report.status,
         decision if has_changed and decision.reason else None,

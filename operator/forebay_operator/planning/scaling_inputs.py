@@ -8,9 +8,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from forebay_operator.observed import PodLoad
-from forebay_operator.planned import ScalingInputs
 from forebay_operator.planning.pods import is_ready, load_of
 from forebay_operator.planning.situation import Manifest, Situation
+
+
+@dataclass(frozen=True)
+class ScalingInputs:
+    """What a service's pods say and are, added up: what scaling decides by and status shows."""
+
+    num_waiting: int = 0
+    num_running: int = 0
+    num_ready: int = 0
+    num_pending: int = 0
+    """Wanted replicas that are not ready, or not even created."""
+    num_silent: int = 0
+    """Ready pods that did not answer; each counts as full."""
+    kv_cache_usage: float | None = None
+    """Mean of the pods that answered, between 0 and 1; None where none did."""
+    gpu_utilization: float | None = None
+    """Mean of the pods that know theirs, between 0 and 1; None where none does."""
 
 
 @dataclass(frozen=True)

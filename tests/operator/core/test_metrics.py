@@ -139,7 +139,7 @@ async def test_services_are_told_by_the_leader_alone_and_forgotten_when_they_go(
     world.put("Deployment", "llama", spec={"replicas": 3})
     world.put("Pod", "pod-1")
     world.put("Pod", "pod-2")
-    world.loads["pod-1"] = PodLoad(True, num_running=4, num_waiting=2)
+    world.loads["pod-1"] = PodLoad(True, num_running=4, num_waiting=2, kv_cache_usage=0.5)
     world.loads["pod-2"] = PodLoad(False)
     assert not world.read().labelled("service_replicas_wanted")
     await world.lease.try_acquire()
@@ -151,5 +151,7 @@ async def test_services_are_told_by_the_leader_alone_and_forgotten_when_they_go(
     assert found.value("service_requests_running", **names) == 4
     assert found.value("service_requests_waiting", **names) == 2
     assert found.value("service_pods_silent", **names) == 1
+    assert found.value("service_kv_cache_usage", **names) == 0.5
+    assert not found.labelled("service_gpu_utilization", **names)
     world.store.drop(service)
     assert not world.read().labelled("service_replicas_wanted", **names)
