@@ -119,21 +119,28 @@ class HubClient:
         code = error.headers.get("X-Error-Code", "")
         if error.code == 401:
             hint = (
-                "it refused the token that was given"
+                "it refused the token that was given (HF_TOKEN; in a service, model.secretName)"
                 if self._token
                 else "it is private, gated or absent, and no token was given "
                 "(HF_TOKEN; in a service, model.secretName)"
             )
             return ModelError("AuthenticationRequired", f"The hub did not open {label}: {hint}.")
         if error.code == 403:
-            hint = "the token has no right to read it"
+            hint = "the token has no right to read it; give one that has"
             if code == "GatedRepo":
-                hint = "it is gated; ask for access on its page"
+                hint = "it is gated; ask for access on its page, for whoever owns the token"
             return ModelError("AccessDenied", f"The hub denied access to {label}: {hint}.")
         if error.code == 404 and code == "RevisionNotFound":
-            return ModelError("RevisionNotFound", f"The hub has the model, but not {label}.")
+            return ModelError(
+                "RevisionNotFound",
+                f"The hub has the model, but not {label}; name a branch, tag or commit of it.",
+            )
         if error.code == 404:
-            return ModelError("ModelNotFound", f"The hub {self._endpoint} has no {label}.")
+            return ModelError(
+                "ModelNotFound",
+                f"The hub {self._endpoint} has no {label}; correct its name, or give a token if it "
+                "is private.",
+            )
         return ModelError(
             "HubError", f"{self._endpoint} answered {error.code} {error.reason} about {label}."
         )

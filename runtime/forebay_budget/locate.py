@@ -22,11 +22,10 @@ def locate_model(path: str | Path) -> Path:
         if path.is_file():
             return _check_file(path)
         if not path.is_dir():
-            raise ModelError(
-                "ModelNotFound",
-                f"There is no file or folder at {path}; a model of the hub is written "
-                "hf://organisation/name.",
-            )
+            hint = "correct the path"
+            if not path.is_absolute():
+                hint = "a model of the hub is written hf://organisation/name"
+            raise ModelError("ModelNotFound", f"There is no file or folder at {path}; {hint}.")
         return _locate_in(path)
     except OSError as error:
         problem = error.strerror or type(error).__name__

@@ -178,11 +178,11 @@ def test_wrong_usage_exits_2_with_one_sentence(
 def test_a_model_that_is_not_there_exits_2_with_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, out, err = run(capsys, "budget", "/nowhere", "--gpu-memory", "24Gi")
+    status, out, err = run(capsys, "budget", "no/where", "--gpu-memory", "24Gi")
 
     assert (status, out) == (2, "")
     assert err == (
-        "forebay budget: There is no file or folder at /nowhere; a model of the hub is written "
+        "forebay budget: There is no file or folder at no/where; a model of the hub is written "
         "hf://organisation/name.\n"
     )
 

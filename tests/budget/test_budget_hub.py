@@ -265,3 +265,20 @@ def test_addresses_are_read() -> None:
         "HuggingFaceTB/SmolLM2-135M-Instruct", "main"
     )
     assert parse_hub_uri("hf://a/b@refs/pr/1") == HubModel("a/b", "refs/pr/1")
+
+
+@pytest.mark.parametrize(
+    ("revision", "commit"),
+    [("dev", "b" * 40), ("v1.0", "c" * 40), ("d" * 40, "d" * 40)],
+    ids=["a branch", "a tag", "a commit"],
+)
+def test_every_revision_is_read_at_its_commit(
+    tmp_path: Path, point_to: Callable[[FakeHub], None], revision: str, commit: str
+) -> None:
+    write_hf_model(tmp_path)
+    with serve_hub(tmp_path, revisions={revision: commit}) as hub:
+        point_to(hub)
+        assert inspect_model(f"{URI}@{revision}").revision == commit
+
+    paths = [path for path, _ in hub.requests if "/resolve/" in path]
+    assert paths and all(path.startswith(f"/team/model/resolve/{commit}/") for path in paths)

@@ -23,6 +23,8 @@ class FakeHub:
     url: str = ""
     storage_url: str = ""
     """Where files are redirected to, as a hub does with large ones; empty: served directly."""
+    revisions: dict[str, str] = field(default_factory=lambda: {"main": COMMIT, COMMIT: COMMIT})
+    """Branches, tags and commits, and the commits that they name now."""
     token: str = ""
     """Required where set."""
     failures: list[tuple[int, dict[str, str]]] = field(default_factory=list)
@@ -85,14 +87,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._serve()
 
     def _serve(self) -> None:
-        if self.path == "/api/models/team/model/revision/main":
+        asked = self.path.removeprefix("/api/models/team/model/revision/")
+        if commit := self.server.hub.revisions.get(asked):
             names = [{"rfilename": path.name} for path in self.server.hub.folder.iterdir()]
             names.append({"rfilename": "onnx/model.safetensors"})
-            found = {"id": "team/model", "sha": COMMIT, "siblings": names}
+            found = {"id": "team/model", "sha": commit, "siblings": names}
             listing = self.server.hub.listing or json.dumps(found)
             self._answer(200, listing.encode(), {})
             return
-        match = re.fullmatch(rf"/team/model/resolve/{COMMIT}/([\w.-]+)", self.path)
+        commits = "|".join(self.server.hub.revisions.values())
+        match = re.fullmatch(rf"/team/model/resolve/(?:{commits})/([\w.-]+)", self.path)
         if match is None or not (self.server.hub.folder / match[1]).is_file():
             code = "RevisionNotFound" if "/revision/" in self.path else "RepoNotFound"
             known = self.path.startswith("/api/models/team/model/")

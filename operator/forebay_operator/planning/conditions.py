@@ -75,7 +75,10 @@ def _judge_model(outlook: Outlook) -> Condition:
     knowledge = outlook.knowledge
     if knowledge.inspection is not None:
         return Condition(
-            "ModelInspected", "True", "Inspected", describe_model(knowledge.inspection)
+            "ModelInspected",
+            "True",
+            "Inspected",
+            describe_model(knowledge.inspection, knowledge.tag_warning),
         )
     if knowledge.cause is not None:
         return failed("ModelInspected", knowledge.cause)

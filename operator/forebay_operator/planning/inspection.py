@@ -18,9 +18,11 @@ from forebay_operator.planning.children.metadata import reference_to
 from forebay_operator.planning.inspection_verdict import (
     Verdict,
     finish_of,
+    pod_of,
     read_verdict,
     standing_cause,
 )
+from forebay_operator.planning.model_pin import find_pinned_uri, warn_of_tag
 from forebay_operator.planning.situation import (
     Manifest,
     Situation,
@@ -43,12 +45,15 @@ class ModelKnowledge:
     children: tuple[Manifest, ...] = ()
     deletions: tuple[ObjectRef, ...] = ()
     look_again_seconds: float | None = None
+    tag_warning: str = ""
+    """Where the model is an image that is named by a tag."""
 
 
 def plan_inspection(situation: Situation) -> ModelKnowledge:
     """Know the model, or say why not and what is being done about it."""
     if known := _known_inspection(situation):
-        return _knowing(situation, known, _all_unfinished(situation))
+        kept = situation.previous["model"].get("pinnedUri", "")
+        return _knowing(situation, known, kept, _all_unfinished(situation))
     wanted = build_inspection_job(situation.service, situation.observed.settings)
     job = _find_job(situation, wanted["metadata"]["name"])
     stale = tuple(reference_to(other, JOB) for other in situation.observed.jobs if other is not job)
@@ -58,7 +63,9 @@ def plan_inspection(situation: Situation) -> ModelKnowledge:
         return _waiting(situation, stale)
     verdict = read_verdict(situation, job)
     if verdict.inspection is not None:
-        return _knowing(situation, verdict.inspection, stale)
+        model, revision = situation.service.model, verdict.inspection.revision
+        pinned_uri = find_pinned_uri(model, revision, pod_of(situation, job))
+        return _knowing(situation, verdict.inspection, pinned_uri, stale)
     if verdict.is_lost:
         return _waiting(situation, (*stale, reference_to(job, JOB)))
     if verdict.cause is None:
@@ -70,12 +77,13 @@ def plan_inspection(situation: Situation) -> ModelKnowledge:
     return _failing(situation, stale, job, wanted, verdict)
 
 
-def describe_model(inspection: Inspection) -> str:
-    """One sentence about a known model."""
-    return (
+def describe_model(inspection: Inspection, warning: str = "") -> str:
+    """One sentence about a known model, and one that warns of its tag."""
+    described = (
         f"{inspection.config.architecture} with {inspection.num_parameters:,} parameters, "
         f"{format_bytes(inspection.weights_bytes)} of weights, revision {inspection.revision}."
     )
+    return f"{described} {warning}".rstrip()
 
 
 def _known_inspection(situation: Situation) -> Inspection | None:
@@ -89,7 +97,10 @@ def _known_inspection(situation: Situation) -> Inspection | None:
 
 
 def _knowing(
-    situation: Situation, inspection: Inspection, deletions: tuple[ObjectRef, ...]
+    situation: Situation,
+    inspection: Inspection,
+    pinned_uri: str,
+    deletions: tuple[ObjectRef, ...],
 ) -> ModelKnowledge:
     model = {
         "uri": situation.service.model.uri,
@@ -99,9 +110,12 @@ def _knowing(
         "revision": inspection.revision,
         "inspection": inspection.to_json(),
     }
+    if pinned_uri:
+        model["pinnedUri"] = pinned_uri
     if situation.service.model.secret_name:
         model["secretName"] = situation.service.model.secret_name
-    return ModelKnowledge(inspection=inspection, model=model, deletions=deletions)
+    warning = warn_of_tag(situation.service.model, pinned_uri)
+    return ModelKnowledge(inspection, model=model, deletions=deletions, tag_warning=warning)
 
 
 def _waiting(

@@ -12,7 +12,8 @@ from forebay_operator.planning.causes.crashes import last_words
 from forebay_operator.planning.causes.diagnosis import diagnose_pod, explain_taking
 from forebay_operator.planning.causes.patient import Patient
 from forebay_operator.planning.causes.refusals import explain_refusal
-from forebay_operator.planning.children.inspection_job import CONTAINER
+from forebay_operator.planning.causes.suspension import SUSPENDED, explain_suspension
+from forebay_operator.planning.children.inspection_job import CONTAINER, MEMORY_LIMIT
 from forebay_operator.planning.children.model_source import name_as_written
 from forebay_operator.planning.pods import created_at, uid_of
 from forebay_operator.planning.situation import Situation, find_condition
@@ -42,8 +43,10 @@ class Verdict:
 
 def read_verdict(situation: Situation, job: Object) -> Verdict:
     """Success, a cause, or neither yet."""
-    pod = _pod_of(situation, job)
+    pod = pod_of(situation, job)
     finish = finish_of(job)
+    if job["spec"].get("suspend") and not finish:
+        return Verdict(cause=explain_suspension(job))
     if pod is None:
         return _verdict_without_pod(situation, job, finish)
     patient = Patient(pod, CONTAINER, situation)
@@ -79,7 +82,12 @@ def _verdict_of_end(ended: Object, job: Object, situation: Situation) -> Verdict
     finished_at = parse_time(ended["finishedAt"]) if ended.get("finishedAt") else _end_of(job)
     message = ended.get("message", "")
     if ended.get("reason") == "OOMKilled":
-        cause = Cause("InspectionOutOfMemory", "The inspection of the model ran out of memory.")
+        cause = Cause(
+            "InspectionOutOfMemory",
+            f"Reading the headers of {situation.service.model.uri} took more than the "
+            f"{MEMORY_LIMIT} of memory that the inspection has; no known model's are as large, "
+            "so see that the uri names the right one, and please report it if it does.",
+        )
         return Verdict(cause=cause, retry_from=finished_at)
     try:
         if ended.get("exitCode") == 0:
@@ -140,7 +148,7 @@ def _cause_of_failed_job(finish: Object, situation: Situation, job: Object) -> C
     return Cause("InspectionFailed", f"The inspection Job failed: {said}.")
 
 
-def _pod_of(situation: Situation, job: Object) -> Object | None:
+def pod_of(situation: Situation, job: Object) -> Object | None:
     """The Job's own pod, newest first: another Job's may carry the same label."""
     owned = [pod for pod in situation.observed.job_pods if _is_owned(pod, uid_of(job))]
     return owned[-1] if owned else None
@@ -154,11 +162,14 @@ def _is_owned(pod: Object, uid: str) -> bool:
 def standing_cause(situation: Situation, job: Object | None = None) -> Cause | None:
     """While the same model is tried again, the last failure stays reported.
 
-    It does not where the very Job that failed goes on by itself: then the failure is mended.
+    It does not where the very Job that failed goes on by itself: then the failure is mended. To be
+    held back is no failure.
     """
     condition = situation.previous_condition("ModelInspected")
     is_same_spec = condition.get("observedGeneration") == situation.service.generation
     if condition.get("status") != "False" or not is_same_spec:
+        return None
+    if condition["reason"] == SUSPENDED:
         return None
     if job is not None and created_at(job) < parse_time(condition["lastTransitionTime"]):
         return None

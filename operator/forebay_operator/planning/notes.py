@@ -3,6 +3,7 @@
 from typing import Any
 
 from forebay_operator.planned import Note
+from forebay_operator.planning.model_pin import warn_of_tag
 from forebay_operator.planning.rollout import REPLACING
 from forebay_operator.planning.scaling_report import Decision
 from forebay_operator.planning.situation import Manifest, Situation, find_condition
@@ -19,6 +20,7 @@ def write_notes(
     notes = [_announce(before, after, kind) for kind in _ANNOUNCED]
     notes.append(_warn(before, after))
     notes.append(_announce_replacing(before, after))
+    notes.append(_warn_of_tag(situation, status))
     if decision is not None:
         notes.append(Note("Normal", "Scaled", decision.message))
     return tuple(note for note in notes if note is not None)
@@ -39,6 +41,15 @@ def _announce_replacing(before: Any, after: Any) -> Note | None:
     if now.get("reason") != REPLACING or not is_new:
         return None
     return Note("Warning", REPLACING, now["message"])
+
+
+def _warn_of_tag(situation: Situation, status: Manifest) -> Note | None:
+    """Once for each image that is named by a tag, when it was inspected."""
+    was, now = situation.previous.get("model") or {}, status.get("model") or {}
+    model = situation.service.model
+    warning = warn_of_tag(model, now.get("pinnedUri", ""))
+    is_new = now.get("uri") == model.uri != was.get("uri")
+    return Note("Warning", "ModelTagIsMutable", warning) if warning and is_new else None
 
 
 def _warn(before: Any, after: Any) -> Note | None:

@@ -164,7 +164,8 @@ def told_over(cluster: ToyCluster, most: int = 10) -> list[tuple[str, str]]:
 
 
 def test_a_life_is_told_in_three_events() -> None:
-    assert told_over(ToyCluster(service())) == [
+    pinned = {"uri": f"oci://reg.test/smollm2@sha256:{64 * 'a'}"}
+    assert told_over(ToyCluster(service(model=pinned))) == [
         ("Normal", "Inspected"),
         ("Normal", "Fits"),
         ("Normal", "AllReplicasReady"),

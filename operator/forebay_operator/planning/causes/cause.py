@@ -11,6 +11,7 @@ _TRANSIENT = frozenset(
         "NotReady",
         "SchedulingGated",
         "NamespaceTerminating",
+        "InspectionSuspended",
         "HubUnreachable",
         "HubError",
         "HubTimeout",

@@ -31,6 +31,13 @@ def explain_image(reason: str, says: str, warning: str, image: str, service: Ser
     heard = says + warning
     is_model = bool(model_image) and model_image in heard.replace(image, "")
     detail = trim(_BACK_OFF.sub("", says)) or trim(warning) or reason
+    if "no space left on device" in heard:
+        too_large = model_image if is_model else image
+        return Cause(
+            "NodeDiskFull",
+            f"Image {too_large} does not fit on its node's disk: {detail}; "
+            "free or enlarge that disk, or pick nodes with more by spec.podTemplate.nodeSelector.",
+        )
     name = "InvalidImageName" if reason == "InvalidImageName" else "ImagePullFailed"
     if is_model:
         return Cause(

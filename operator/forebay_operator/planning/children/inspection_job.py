@@ -18,6 +18,7 @@ from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
 CONTAINER = "inspect"
+MEMORY_LIMIT = "512Mi"
 TERMINATION_LOG = "/dev/termination-log"
 FINISHED_JOB_SECONDS = 900
 """How long a finished Job can be read, by an operator that was down or by a person."""
@@ -51,7 +52,7 @@ def build_inspection_job(service: Service, settings: Settings) -> Manifest:
 
 def _build_pod(service: Service, settings: Settings) -> Manifest:
     model_volumes, _ = build_model_volumes(service.model)
-    placement = build_placement(service.pod_template)
+    placement = build_placement(service)
     if not model_volumes:
         # A hub's model is read from any node, others where the pods will run.
         placement = {key: placement[key] for key in placement if key == "imagePullSecrets"}
@@ -82,7 +83,7 @@ def _build_container(service: Service, settings: Settings) -> Manifest:
         "env": [{"name": "HOME", "value": "/tmp"}, *build_hub_env(service.model, settings)],
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
-            "limits": {"cpu": "1", "memory": "512Mi"},
+            "limits": {"cpu": "1", "memory": MEMORY_LIMIT},
         },
         "securityContext": build_container_security(),
         "terminationMessagePath": TERMINATION_LOG,

@@ -4,8 +4,9 @@ They pass the `restricted` Pod Security Standard.
 """
 
 from forebay_operator.planning.children.metadata import service_account_name
+from forebay_operator.planning.placement import list_tolerations
 from forebay_operator.planning.situation import Manifest
-from forebay_operator.service import PodTemplate, Service
+from forebay_operator.service import Service
 
 USER_ID = 65532
 
@@ -34,11 +35,12 @@ def build_container_security() -> Manifest:
     }
 
 
-def build_placement(template: PodTemplate) -> Manifest:
+def build_placement(service: Service) -> Manifest:
     """Where a pod may run and with which secrets it pulls."""
+    template = service.pod_template
     placement = {
         "nodeSelector": dict(template.node_selector),
-        "tolerations": [dict(toleration) for toleration in template.tolerations],
+        "tolerations": list_tolerations(service),
         "imagePullSecrets": [dict(secret) for secret in template.image_pull_secrets],
     }
     return {key: value for key, value in placement.items() if value}

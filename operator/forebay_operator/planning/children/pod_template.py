@@ -15,7 +15,6 @@ from forebay_operator.planning.children.runtime_container import (
     build_runtime_container,
 )
 from forebay_operator.planning.pinning import add_pin
-from forebay_operator.planning.placement import list_tolerations
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import PodTemplate, Service
 
@@ -35,11 +34,9 @@ def build_pod_template(service: Service, inputs: TemplateInputs) -> Manifest:
         "containers": [container | {"volumeMounts": mounts}],
         "volumes": volumes,
         **build_confinement(service),
-        **build_placement(wanted),
+        **build_placement(service),
         **_build_named(wanted),
     }
-    if tolerations := list_tolerations(service):
-        spec["tolerations"] = tolerations
     if affinity := add_pin({**wanted.affinity}, inputs.pin):
         spec["affinity"] = affinity
     labels = dict(wanted.labels) | MANAGED_LABEL | selector_labels(service)
