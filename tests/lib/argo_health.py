@@ -7,14 +7,14 @@ from typing import Any
 import yaml
 from lupa.lua51 import LuaRuntime
 
-_DOCS = Path(__file__).parents[2] / "docs/gitops/argocd-cm.yaml"
+SCRIPTS = Path(__file__).parents[2] / "docs/gitops/argocd-cm.yaml"
 _HEALTHS = {"Healthy", "Progressing", "Degraded", "Suspended"}
 
 
 def read_health(item: Mapping[str, Any]) -> tuple[str, str]:
     """Health and message that Argo CD shows for an object of one of Forebay's kinds."""
     group, kind = item["apiVersion"].partition("/")[0], item["kind"]
-    scripts = yaml.safe_load(_DOCS.read_text())["data"]
+    scripts = yaml.safe_load(SCRIPTS.read_text())["data"]
     lua = LuaRuntime(register_eval=False, register_builtins=False)
     lua.globals().obj = lua.table_from(item, recursive=True)
     said = lua.execute(scripts[f"resource.customizations.health.{group}_{kind}"])

@@ -48,9 +48,9 @@ def render_objects(
     return [one for one in yaml.safe_load_all(text) if one]
 
 
-def render_rights(*values: str, namespace: str = "forebay-system") -> str:
+def render_rights(*values: str, release: str = "forebay", namespace: str = "forebay-system") -> str:
     """The account and the roles alone, for a test's own operator."""
-    objects = render_objects(*values, namespace=namespace)
+    objects = render_objects(*values, release=release, namespace=namespace)
     return yaml.safe_dump_all([one for one in objects if one["kind"] in RIGHTS])
 
 

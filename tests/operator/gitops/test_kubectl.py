@@ -1,6 +1,7 @@
 """What a person with kubectl sees: no difference where nothing is to be done, no write where
 nothing changed, no old Ready after an edit, and what others wrote on children kept."""
 
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from api_server import ApiServer
-from argo_health import read_health
+from argo_health import SCRIPTS, read_health
 from kstatus import read_state
 from operator_process import OperatorProcess, wait_until
 from place import Place, build_service
@@ -123,6 +124,16 @@ def test_a_quota_is_in_progress_until_it_was_looked_at_and_healthy_from_then_on(
     seen: dict[str, Any] = place.get("vramquotas", "gpus") or {}
     assert (read_state(seen), read_health(seen)[0]) == ("Current", "Healthy")
     assert read_health(seen)[1]
+
+
+def test_the_docs_patch_leaves_argo_cds_other_settings_alone(control_plane: ApiServer) -> None:
+    control_plane.kubectl("create", "namespace", "argocd")
+    mine = ("-n", "argocd", "configmap", "argocd-cm")
+    control_plane.kubectl("create", *mine, "--from-literal=url=https://argocd.test")
+    control_plane.kubectl("patch", *mine, "--patch-file", str(SCRIPTS))
+    data = json.loads(control_plane.kubectl("get", *mine, "-o", "json").stdout)["data"]
+    health = "resource.customizations.health.forebay.dev"
+    assert data.keys() == {"url", f"{health}_InferenceService", f"{health}_VRAMQuota"}
 
 
 THEIRS = {"app.kubernetes.io/instance": "argo-app", "sidecar.istio.io/inject": "true"}

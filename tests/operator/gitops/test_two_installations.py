@@ -27,9 +27,10 @@ def places(control_plane: ApiServer, tmp_path: Path) -> Iterator[dict[str, Place
             system = f"forebay-{team}"
             for name in (system, team):
                 control_plane.kubectl("create", "namespace", name)
-            rights = render_rights(f'watch.namespaces=["{team}"]', namespace=system)
+            watched = f'watch.namespaces=["{team}"]'
+            rights = render_rights(watched, release=system, namespace=system)
             control_plane.kubectl("apply", "-f", "-", stdin=rights)
-            token = control_plane.kubectl("create", "token", "forebay-operator", "-n", system)
+            token = control_plane.kubectl("create", "token", f"{system}-operator", "-n", system)
             access = control_plane.kubeconfig_with_token(team, token.stdout.strip())
             place = {"namespaces": (team,), "lease_namespace": system}
             operator = run_operator(access, tmp_path / team, name=system, **place)
@@ -44,7 +45,7 @@ def test_two_installations_do_not_disturb_each_other(places: dict[str, Place]) -
     for place in places.values():
         place.wait_for("Ready", "True")
     for team, place in places.items():
-        user = f"system:serviceaccount:forebay-{team}:forebay-operator"
+        user = f"system:serviceaccount:forebay-{team}:forebay-{team}-operator"
         asked = [one for one in place.server.requests_of(user) if "objectRef" in one]
         assert {one["objectRef"].get("namespace") for one in asked} <= {
             team,
