@@ -18,7 +18,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 def find_pinned_uri(model: Model, revision: str, pod: Object | None) -> str:
     """The uri that means just what was inspected; empty where nobody told.
 
-    pod is the one that inspected it: the kubelet says which image it mounted, from Kubernetes 1.35.
+    pod is the one that inspected it: a kubelet with ImageVolumeWithDigest says what it mounted.
     """
     if model.scheme == "hf":
         return model_argument(model, revision)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes, parse_quantity, to_quantity
 from forebay_budget.sizing import Demand, Fit, Misfit, size
-from forebay_budget.terms import MIB
+from forebay_budget.terms import GIB, MIB
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.causes.gpu_nodes import (
     describe_excluded,
@@ -87,16 +87,21 @@ def _size_as_told(
 
 
 def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNode, ...]) -> Sizing:
-    """Plan for the nodes with the smallest GPUs that will do, and for all that have as much."""
+    """Try each size of GPU: the longest requests count first, then the fewest and smallest GPUs."""
     nodes = [node for node in found if not node.exclusion]
+    fits: list[tuple[int, int, int, Fit]] = []
     misfits: list[Misfit] = []
     for memory_mib in sorted({node.memory_mib for node in nodes} - {0}):
         most = max(node.num_gpus for node in nodes if node.memory_mib == memory_mib)
-        memory_bytes = memory_mib * MIB
-        answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
+        answer = _size(service, inspection, service.vram.budget_bytes, memory_mib * MIB, most)
         if isinstance(answer, Fit):
-            return _choose_nodes(answer, memory_bytes, nodes)
-        misfits.append(answer)
+            rank = (-answer.max_model_len, answer.tensor_parallel_size, memory_mib)
+            fits.append((*rank, answer))
+        else:
+            misfits.append(answer)
+    if fits:
+        *_, memory_mib, fit = min(fits, key=lambda entry: entry[:3])
+        return _choose_nodes(fit, memory_mib * MIB, nodes)
     closest = max(misfits, key=_closeness)
     return _conclude(replace(closest, message=f"{closest.message} {_tell_counted(found)}"))
 
@@ -134,7 +139,7 @@ def _judge_budget(service: Service, nodes: tuple[GpuNode, ...]) -> Cause | None:
         "InvalidField",
         f"vram.budget is {format_bytes(budget_bytes)}, but a replica can have at most "
         f"{format_bytes(most_bytes)}: {describe_nodes([largest])} is the most that its pods may "
-        f"use; set at most {to_quantity(most_bytes)}, or leave it out to use all.",
+        f"use; set at most {most_bytes // GIB}Gi, or leave it out to use all.",
     )
 
 
