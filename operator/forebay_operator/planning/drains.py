@@ -104,7 +104,7 @@ def _judge(situation: Situation, pod: Object, known: LeavingPod) -> _End | None:
     if cut:
         timeout = situation.service.drain.timeout_seconds
         words = (
-            f"Pod {known.name} cut {number.strip()} answers when its {timeout} s of "
+            f"Pod {known.name} cut what it still held ({number.strip()}) when its {timeout} s of "
             "drain.timeoutSeconds were over; raise it if answers take longer."
         )
         return _End(known.name, words)

@@ -53,8 +53,8 @@ def name(cluster: ToyCluster) -> str:
             0,
             "forebay serve: answers cut: 2",
             FORCED,
-            "cut 2 answers when its 120 s of drain.timeoutSeconds were over; raise it if answers "
-            "take longer.",
+            "cut what it still held (2) when its 120 s of drain.timeoutSeconds were over; raise it "
+            "if answers take longer.",
         ),
         (
             137,
