@@ -21,8 +21,10 @@ from forebay_operator.store import Store, Written, service_of, uid_of, version_o
 
 log = logging.getLogger(__name__)
 
-PASSING = frozenset({409, 429, 500, 502, 503, 504})
+PASSING = frozenset({401, 409, 429, 500, 502, 503, 504})
 """Answers that say nothing about the child: the server is busy, or a namesake just came."""
+MOST_PASSING = 4
+"""So often in a row, what should have passed has not: a webhook that is down, for one."""
 
 
 class Refused(Exception):
@@ -32,18 +34,6 @@ class Refused(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.is_namespace_terminating = is_namespace_terminating
-
-
-@contextmanager
-def _refusing(kind: Kind, name: str) -> Iterator[None]:
-    """Turn what the API server refuses for good into a sentence about the child."""
-    try:
-        yield
-    except ApiError as error:
-        if error.status in PASSING:
-            raise
-        sentence = f"{kind.name} {name} was refused: {error.message}"
-        raise Refused(sentence, error.is_namespace_terminating) from error
 
 
 def is_left_behind(key: Key, foreign: Mapping[str, Object]) -> bool:
@@ -67,7 +57,7 @@ class Applier:
         foreign = {}
         for manifest in children:
             kind, name = _kind_of(manifest), manifest["metadata"]["name"]
-            with _refusing(kind, name):
+            with self._refusing(kind, name):
                 known = await self._find(kind, name)
             if known is not None and not is_owned(known, self._memory.uid):
                 foreign[f"{kind.name}/{name}"] = known
@@ -81,8 +71,9 @@ class Applier:
             kind, name = _kind_of(manifest), manifest["metadata"]["name"]
             if f"{kind.name}/{name}" in foreign or self._is_applied(kind, manifest):
                 continue
-            with _refusing(kind, name):
+            with self._refusing(kind, name):
                 await self._apply_child(kind, manifest)
+            self._memory.num_passing = 0
 
     async def apply_deletion_costs(self, costs: Iterable[tuple[str, int]]) -> None:
         """Tell the ReplicaSet controller which pods to spare; a hint, so a lost one is no error."""
@@ -106,7 +97,7 @@ class Applier:
             known = self._store.find(kind, namespace, one.name)
             if known is not None and known["metadata"].get("deletionTimestamp"):
                 continue
-            with _refusing(kind, one.name):
+            with self._refusing(kind, one.name):
                 await self._cluster.delete(kind, namespace, one.name, one.uid, one.version)
             self._memory.applied.pop((one.kind, one.name), None)
             self._memory.written.append(Written(kind, namespace, one.name, one.uid, None))
@@ -128,6 +119,23 @@ class Applier:
         written = await self._cluster.apply(INFERENCE_SERVICE, manifest, "status")
         memory.status, memory.stored_status = status, written.get("status") or {}
         self._expect(INFERENCE_SERVICE, written)
+
+    @contextmanager
+    def _refusing(self, kind: Kind, name: str) -> Iterator[None]:
+        """Turn what the API server refuses for good into a sentence about the child."""
+        try:
+            yield
+        except (ApiError, TimeoutError) as error:
+            if self._may_pass(error):
+                raise
+            raise _refusal(f"{kind.name} {name}", error) from error
+
+    def _may_pass(self, error: ApiError | TimeoutError) -> bool:
+        """Whether this is best tried again without a word."""
+        if isinstance(error, ApiError) and error.status not in PASSING:
+            return False
+        self._memory.num_passing += 1
+        return self._memory.num_passing < MOST_PASSING
 
     async def _apply_child(self, kind: Kind, manifest: Object) -> None:
         name = manifest["metadata"]["name"]
@@ -165,6 +173,13 @@ class Applier:
         metadata = written["metadata"]
         place = metadata.get("namespace", ""), metadata["name"]
         self._memory.written.append(Written(kind, *place, uid_of(written), version_of(written)))
+
+
+def _refusal(child: str, error: ApiError | TimeoutError) -> Refused:
+    if isinstance(error, ApiError):
+        sentence = f"{child} was refused: {error.message}"
+        return Refused(sentence, error.is_namespace_terminating)
+    return Refused(f"{child} was not answered in time", is_namespace_terminating=False)
 
 
 def _kind_of(manifest: Object) -> Kind:

@@ -87,6 +87,8 @@ class Controller:
         """Take one watch event in."""
         kind = find_kind(item["apiVersion"], item["kind"])
         self._metrics.count_watch_event(kind.plural, event_type or "LISTED")
+        if event_type is None:
+            self._resync.notice_list()
         is_gone = event_type == "DELETED"
         keys = self.store.drop(item) if is_gone else self.store.put(item)
         for key in keys:

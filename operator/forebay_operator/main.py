@@ -5,7 +5,9 @@ Only `on.event` handlers exist (no create, update, delete, field, timer or daemo
 writes nothing: no annotations, no finalizers.
 """
 
+import asyncio
 import logging
+import os
 import random
 from collections.abc import Iterator
 from itertools import chain, repeat
@@ -30,6 +32,8 @@ from forebay_operator.planning import plan
 from forebay_operator.settings import read_settings
 
 RETRY_SECONDS = 3.0
+EXIT_SECONDS = 10.0
+"""How long kopf may take to end once everything of ours has."""
 LONGEST_BACKOFF_SECONDS = 4.0
 
 _running: list[Controller] = []
@@ -69,6 +73,8 @@ async def stop(**_: Any) -> None:
     """Stop all work and give the lease back."""
     while _running:
         await _running.pop().stop()
+    # kopf may wait for a login that nobody answers any more, where a watch has failed.
+    asyncio.get_running_loop().call_later(EXIT_SECONDS, os._exit, 1)
 
 
 @kopf.on.probe(id="watches", errors=kopf.ErrorsMode.PERMANENT)

@@ -20,6 +20,8 @@ class Memory:
     """Writes that the store has not seen yet."""
     written_at: float = 0.0
     """Monotonic time of the last of them."""
+    num_passing: int = 0
+    """How often in a row a child was not taken for a reason that should have passed."""
     status: Object | None = None
     """The status as it was written last."""
     stored_status: Object | None = None

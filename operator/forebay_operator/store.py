@@ -172,6 +172,10 @@ class Store:
             return known
         return trim(item)
 
+    def newest_version(self, kind: Kind) -> int:
+        """The highest resource version seen of objects that are still there; 0 without any."""
+        return max(map(version_of, self._objects[kind.name].values()), default=0)
+
     def difference(self, listing: Listing, namespace: str | None = None) -> Difference:
         """What a full list holds that the store does not, and what the store holds that is gone."""
         behind = Difference()

@@ -51,11 +51,11 @@ class WorkQueue:
             heapq.heappush(self._timers, (due, key))
             self._changed.set()
 
-    def retry(self, key: Key, longest_seconds: float = LONGEST_DELAY_SECONDS) -> float:
+    def retry(self, key: Key, longest_seconds: float | None = None) -> float:
         """Have a failed key worked on after its back-off; the seconds until then."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         doubled = FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16)
-        delay = min(doubled, longest_seconds)
+        delay = min(doubled, longest_seconds or LONGEST_DELAY_SECONDS)
         delay *= 0.75 + 0.5 * self._jitter()
         self.add_later(key, delay)
         return delay

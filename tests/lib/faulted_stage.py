@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,27 @@ class Stage:
     node: PlayedNode
     proxy: FaultProxy
     folder: Path
+    token: str
     undisturbed: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, name: str = "operator-1", **constants: Any) -> Any:
+    def start(
+        self, name: str = "operator-1", proxy: FaultProxy | None = None, **constants: Any
+    ) -> AbstractContextManager[OperatorProcess]:
         """Start an operator; `constants` of its modules are written with "__" for "."."""
         kubeconfig = self.node.server.kubeconfig_with_token(
-            self.node.namespace, (self.folder / "token").read_text(), self.proxy.url
+            f"{self.node.namespace}-{name}", self.token, (proxy or self.proxy).url
         )
-        scope = {"namespaces": (self.node.namespace,), "lease_namespace": self.node.namespace}
         named = {
             f"forebay_operator.{key.replace('__', '.')}": value for key, value in constants.items()
         }
-        return run_operator(kubeconfig, self.folder / name, name=name, constants=named, **scope)
+        return run_operator(
+            kubeconfig,
+            self.folder / name,
+            namespaces=(self.node.namespace,),
+            name=name,
+            lease_namespace=self.node.namespace,
+            constants=named,
+        )
 
     @contextmanager
     def keep_running(self, name: str = "operator-1", **constants: Any) -> Iterator[list[int]]:
@@ -76,6 +85,12 @@ class Stage:
         """Run kubectl in the story's namespace."""
         return self.node.server.kubectl("-n", self.node.namespace, *arguments).stdout
 
+    def settle(self) -> None:
+        """Apply the service, and wait until it is as undisturbed as can be."""
+        self.apply()
+        self.wait_ready()
+        self.expect_undisturbed()
+
     def wait_ready(self) -> None:
         """Wait until the service says that it is ready."""
         wait_until("Ready", lambda: self.node.condition("smollm2", "Ready").get("status") == "True")
@@ -97,8 +112,7 @@ class Stage:
 def build_stage(server: ApiServer, namespace: str, proxy: FaultProxy, folder: Path) -> Stage:
     server.kubectl("create", "namespace", namespace)
     token = server.kubectl("create", "token", USER, "--duration=1h").stdout.strip()
-    (folder / "token").write_text(token)
-    return Stage(PlayedNode(server, namespace), proxy, folder)
+    return Stage(PlayedNode(server, namespace), proxy, folder, token)
 
 
 def is_ended(operator: OperatorProcess) -> bool:

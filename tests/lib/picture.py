@@ -57,6 +57,7 @@ def _is_passing(item: dict[str, Any]) -> bool:
 
 def _draw(item: dict[str, Any], owner: str) -> dict[str, Any]:
     metadata = {key: said for key, said in item["metadata"].items() if key not in _DRAWN_METADATA}
+    metadata.get("annotations", {}).pop("forebay.dev/applied", None)  # a digest, of a uid too
     references = metadata.pop("ownerReferences", ())
     spec = {key: said for key, said in item.get("spec", {}).items() if key not in _DRAWN_SPEC}
     status = item.get("status") or {}

@@ -8,7 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from forebay_operator.kinds import INFERENCE_SERVICE, NODE, POD
 from forebay_operator.observed import Key
-from forebay_operator.resync import Resync
+from forebay_operator.resync import Resync, TimeRunsBackwards
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 
@@ -109,3 +109,23 @@ async def test_a_list_that_is_too_old_is_told(
     await world.resync.fill()
     monkeypatch.setattr("forebay_operator.resync.OLDEST_LIST_SECONDS", -1.0)
     assert world.resync.complaint() == "The last full list is too old"
+
+
+async def test_a_watch_that_lists_anew_brings_the_next_round_forward(world: World) -> None:
+    """What was deleted meanwhile is no watch's fault, and no reason to begin anew."""
+    world.add(POD, "ghost")
+    await world.resync.fill()
+    world.cluster.remove(POD, "team", "ghost")
+    await world.resync.compare(is_asked=True)
+    assert world.store.find(POD, "team", "ghost") is None
+    assert world.resync.complaint() == ""
+
+
+async def test_an_api_server_that_knows_less_than_before_ends_the_process(world: World) -> None:
+    """An etcd that was restored from a backup: each newer object would be ignored as too old."""
+    world.add(POD, "young")
+    await world.resync.fill()
+    restored = FakeCluster()
+    resync = Resync(restored, world.store, world.queue)
+    with pytest.raises(TimeRunsBackwards, match="inferenceservices"):
+        await resync.compare()

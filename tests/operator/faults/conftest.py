@@ -1,13 +1,14 @@
 """The stages of the stories, and the picture of the one in which nothing goes wrong."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api_server import ApiServer
-from control_plane import add_node
+from control_plane import add_node, remove_node
 from fault_proxy import FaultProxy
 from faulted_stage import USER, Stage, build_stage
 from operator_process import wait_until
@@ -16,7 +17,7 @@ from picture import take_picture
 
 @pytest.fixture(scope="session")
 def faulted_plane(control_plane: ApiServer) -> ApiServer:
-    """The control plane with a node, and an account for operators that a proxy leads astray."""
+    """The control plane with an account for operators that a proxy leads astray."""
     control_plane.kubectl("create", "serviceaccount", USER)
     control_plane.kubectl(
         "create",
@@ -25,7 +26,6 @@ def faulted_plane(control_plane: ApiServer) -> ApiServer:
         "--clusterrole=cluster-admin",
         f"--serviceaccount=default:{USER}",
     )
-    add_node(control_plane, "faulted-1")
     return control_plane
 
 
@@ -36,7 +36,7 @@ def undisturbed(
     """The picture of a service that nothing befell."""
     folder = tmp_path_factory.mktemp("undisturbed")
     proxy = FaultProxy(faulted_plane.url, faulted_plane.folder)
-    with proxy.running():
+    with proxy.running(), played_node(faulted_plane, "undisturbed"):
         stage = build_stage(faulted_plane, "undisturbed", proxy, folder)
         with stage.start():
             stage.apply()
@@ -54,8 +54,17 @@ def stage(
     request: pytest.FixtureRequest,
 ) -> Iterator[Stage]:
     proxy = FaultProxy(faulted_plane.url, faulted_plane.folder)
-    with proxy.running():
-        name = f"t-{abs(hash(request.node.nodeid)) % 10**10}"
+    name = f"t-{abs(hash(request.node.nodeid)) % 10**10}"
+    with proxy.running(), played_node(faulted_plane, name):
         stage = build_stage(faulted_plane, name, proxy, tmp_path)
         stage.undisturbed = undisturbed
         yield stage
+        faulted_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@contextmanager
+def played_node(server: ApiServer, name: str) -> Iterator[None]:
+    """A node that is there as long as a story lasts: other tests count theirs."""
+    add_node(server, name)
+    yield
+    remove_node(server, name)

@@ -17,6 +17,8 @@ _TRANSIENT = frozenset(
         "HubTimeout",
         "ServiceAccountMissing",
         "ApplyFailed",
+        "APIServerSlow",
+        "WebhookFailed",
         # What a node does to a pod, whose successor is tried elsewhere.
         "Evicted",
         "NodeAffinity",

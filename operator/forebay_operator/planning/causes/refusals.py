@@ -39,6 +39,17 @@ _REFUSALS = (
         "ServiceAccountMissing",
         "it comes back by itself, unless something deletes it",
     ),
+    (
+        "failed calling webhook",
+        "WebhookFailed",
+        "mend that webhook, or have it ignore its own failures",
+    ),
+    (
+        "was not answered in time",
+        "APIServerSlow",
+        "look for an admission webhook that takes longer than 10 seconds, or a busy API server",
+    ),
+    ("too large", "ObjectTooLarge", "shorten spec.podTemplate"),
     ("denied the request", "AdmissionDenied", "an admission webhook of this cluster decides this"),
     ("denied request", "AdmissionDenied", "an admission policy of this cluster decides this"),
     (" per Container is", "LimitRangeViolated", "the namespace's LimitRange decides this"),
