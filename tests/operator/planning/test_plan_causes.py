@@ -418,17 +418,28 @@ def test_pulling_and_backing_off_are_told_in_one_sentence() -> None:
     assert messages[0] == messages[1]
 
 
+CRASH_LOOP = waiting("CrashLoopBackOff")
+
+
 @pytest.mark.parametrize(
     ("cause", "kind"),
     [
         (unschedulable(FULL), "Reconciling"),
         (EVICTED, "Reconciling"),
         (container(state=terminated(137, reason="OOMKilled")), "Stalled"),
+        (container(state=terminated()), "Reconciling"),
+        (container(restartCount=1, state={"running": {}}, lastState=terminated()), "Reconciling"),
+        (container(restartCount=1, state=CRASH_LOOP, lastState=terminated()), "Stalled"),
+        (container(restartCount=2, state={"running": {}}, lastState=terminated()), "Stalled"),
     ],
     ids=[
         "what may pass by itself is being reconciled",
         "what a node ended is tried on another",
         "what needs a person is stalled",
+        "one crash may have been bad luck",
+        "it is while the next try goes on",
+        "a second crash is a loop",
+        "a loop stays one while it tries again",
     ],
 )
 def test_failures_are_told_to_kstatus(cause: dict[str, Any], kind: str) -> None:

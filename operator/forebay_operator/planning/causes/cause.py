@@ -42,10 +42,12 @@ class Cause:
 
     reason: str
     message: str
+    may_pass: bool = False
+    """Whether this once it may pass by itself, though its reason seldom does."""
 
     @property
     def is_transient(self) -> bool:
-        return self.reason in _TRANSIENT
+        return self.may_pass or self.reason in _TRANSIENT
 
 
 def trim(sentence: str) -> str:

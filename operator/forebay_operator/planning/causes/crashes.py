@@ -11,6 +11,8 @@ from forebay_operator.service import Service
 
 _GPU_OUT_OF_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)( error:)? out of memory", re.IGNORECASE)
 _LIVENESS = "Liveness probe failed"
+CRASHES_OF_A_LOOP = 2
+"""From then on a person is asked for; the first may have been the hub, a node or bad luck."""
 
 
 def explain_end(patient: Patient) -> Cause | None:
@@ -104,5 +106,12 @@ def _crash(patient: Patient) -> Cause | None:
     if not words:
         words = f"it left no last words, see kubectl logs --previous {patient.name}"
     return Cause(
-        "ContainerCrashed", f"{where} exited with code {patient.ended.get('exitCode')}: {words}."
+        "ContainerCrashed",
+        f"{where} exited with code {patient.ended.get('exitCode')}: {words}.",
+        may_pass=_count_crashes(patient) < CRASHES_OF_A_LOOP,
     )
+
+
+def _count_crashes(patient: Patient) -> int:
+    is_running = "running" in (patient.status.get("state") or {})
+    return int(patient.status.get("restartCount", 0)) + (not is_running)
