@@ -156,7 +156,7 @@ def test_a_quota_for_exactly_the_replicas_does_not_end_a_rollout(roll: Roll) -> 
         edit(service, 3)
         service.wait("PodsCreated", "False", "QuotaExceeded")
         service.let_time_pass("deployments", "smollm2", "ReplicaFailure", 31)
-        service.wait("Ready", "False", "Replacing")
+        wait_until("The outage is announced", lambda: service.events("Replacing"))
         service.wait("Ready", "True")
         assert len(service.events("Replacing")) == 1
 
