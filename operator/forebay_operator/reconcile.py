@@ -32,6 +32,7 @@ from forebay_operator.quotas import QuotaKeeper
 from forebay_operator.scrape import Scraper
 from forebay_operator.shared_lists import READ_AGAIN_SECONDS, SharedLists
 from forebay_operator.store import Store, uid_of
+from forebay_operator.wall_clock import JumpWatch, shift
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,17 @@ class Reconciler:
         self._resource_quotas = SharedLists(cluster, RESOURCE_QUOTA)
         self._memories: dict[Key, Memory] = {}
         self._started_at = datetime.now(UTC)
+        self._jumps = JumpWatch()
+
+    def follow_clock(self, now: datetime) -> None:
+        """Move what is remembered along where the wall clock was set."""
+        jump = self._jumps.look(now)
+        if not jump:
+            return
+        log.warning("Wall clock was set seconds=%.0f", jump.total_seconds())
+        self._started_at += jump
+        for memory in self._memories.values():
+            memory.scaling = shift(memory.scaling, jump)
 
     async def reconcile(self, key: Key, now: datetime) -> Plan | None:
         """Bring one service's children to what its spec asks for; None if nothing was due.

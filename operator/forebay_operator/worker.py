@@ -31,7 +31,9 @@ async def work(queue: WorkQueue, reconciler: Reconciler, metrics: Metrics) -> No
 async def attempt(key: Key, queue: WorkQueue, reconciler: Reconciler, metrics: Metrics) -> str:
     """Reconcile once; how it ended. What failed comes back after a while."""
     try:
-        decided = await reconciler.reconcile(key, datetime.now(UTC))
+        now = datetime.now(UTC)
+        reconciler.follow_clock(now)
+        decided = await reconciler.reconcile(key, now)
     except LeaseLost:
         raise
     except Refused as refusal:

@@ -87,7 +87,9 @@ class FakeCluster:
         metadata = manifest["metadata"]
         self._record("replace", kind, metadata["name"])
         place = (kind.name, metadata["namespace"], metadata["name"])
-        known = self.objects[place]
+        known = self.objects.get(place)
+        if known is None:
+            raise ApiError(404, f"{metadata['name']} not found")
         if metadata["resourceVersion"] != known["metadata"]["resourceVersion"]:
             raise ApiError(409, "the object has been modified")
         return self._store(place, {**known, **copy.deepcopy(dict(manifest))})

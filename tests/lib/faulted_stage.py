@@ -28,6 +28,8 @@ class Stage:
     proxy: FaultProxy
     folder: Path
     token: str
+    lease_namespace: str = ""
+    """The story's own where it says nothing."""
     undisturbed: dict[str, Any] = field(default_factory=dict)
 
     def start(
@@ -37,15 +39,17 @@ class Stage:
         kubeconfig = self.node.server.kubeconfig_with_token(
             f"{self.node.namespace}-{name}", self.token, (proxy or self.proxy).url
         )
+        dotted = {key.replace("__", "."): value for key, value in constants.items()}
         named = {
-            f"forebay_operator.{key.replace('__', '.')}": value for key, value in constants.items()
+            key if key.startswith("kubernetes.") else f"forebay_operator.{key}": value
+            for key, value in dotted.items()
         }
         return run_operator(
             kubeconfig,
             self.folder / name,
             namespaces=(self.node.namespace,),
             name=name,
-            lease_namespace=self.node.namespace,
+            lease_namespace=self.lease_namespace or self.node.namespace,
             constants=named,
         )
 

@@ -7,7 +7,13 @@ import pytest
 from fake_cluster import FakeCluster
 from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import LEASE
-from forebay_operator.lease import DEADLINE_SECONDS, DURATION_SECONDS, LeaseHolder, LeaseLost
+from forebay_operator.lease import (
+    DEADLINE_SECONDS,
+    DURATION_SECONDS,
+    LAST_WRITE_SECONDS,
+    LeaseHolder,
+    LeaseLost,
+)
 from set_clock import SetClock
 
 
@@ -155,3 +161,43 @@ async def test_of_two_that_take_it_together_one_loses(
 ) -> None:
     cluster.refusals["create", "Lease"] = ApiError(409, "already exists")
     assert not await holder(cluster, "a", clock).try_acquire()
+
+
+async def test_a_write_has_the_time_until_another_may_start(
+    cluster: FakeCluster, clock: SetClock
+) -> None:
+    first = holder(cluster, "a", clock)
+    await first.try_acquire()
+    assert first.check() == LAST_WRITE_SECONDS < DURATION_SECONDS
+    clock.now += DEADLINE_SECONDS
+    assert first.check() == LAST_WRITE_SECONDS - DEADLINE_SECONDS > 0
+
+
+async def test_a_renewal_is_one_request(cluster: FakeCluster, clock: SetClock) -> None:
+    first = holder(cluster, "a", clock)
+    await first.try_acquire()
+    cluster.requests.clear()
+    await first.renew()
+    assert [verb for verb, _, _ in cluster.requests] == ["replace"]
+
+
+async def test_a_lease_that_a_person_has_annotated_is_kept(
+    cluster: FakeCluster, clock: SetClock
+) -> None:
+    first = holder(cluster, "a", clock)
+    await first.try_acquire()
+    note = {"metadata": {"annotations": {"note": "by hand"}}}
+    cluster.change(LEASE, "forebay-system", "forebay-operator", note)
+    await first.renew()
+    assert first.is_held
+
+
+async def test_a_lease_that_is_deleted_by_hand_is_lost(
+    cluster: FakeCluster, clock: SetClock
+) -> None:
+    """Another may have taken it by now, and given it back."""
+    first = holder(cluster, "a", clock)
+    await first.try_acquire()
+    cluster.remove(LEASE, "forebay-system", "forebay-operator")
+    with pytest.raises(LeaseLost):
+        await first.renew()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fake_cluster import FakeCluster
-from forebay_operator.apply import Refused
+from forebay_operator.apply import MOST_PASSING, Refused
 from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import DELETION_COST, DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
 from forebay_operator.metrics import Metrics
@@ -299,6 +299,36 @@ async def test_what_passes_is_no_refusal(world: World, error: ApiError) -> None:
         await world.reconcile()
     assert all(one.apply_error == "" for one in world.seen)
     assert world.cluster.writes == [("apply", "Deployment", "llama")]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        pytest.param(
+            ApiError(500, 'failed calling webhook "w.test": connection refused'),
+            'Deployment llama was refused: failed calling webhook "w.test": connection refused',
+            id="a webhook that is down",
+        ),
+        pytest.param(
+            TimeoutError(), "Deployment llama was not answered in time", id="a webhook that hangs"
+        ),
+    ],
+)
+async def test_what_should_pass_and_does_not_is_told(
+    world: World, error: Exception, sentence: str
+) -> None:
+    world.plan = lambda observed: Plan(children=(world.child(),), status={"url": "x"})
+    world.cluster.refusals["apply", "Deployment"] = error
+    for _ in range(MOST_PASSING - 1):
+        with pytest.raises(type(error)):
+            await world.reconcile()
+    with pytest.raises(Refused):
+        await world.reconcile()
+    assert world.seen[-1].apply_error == sentence
+    assert world.cluster.writes[-1] == ("apply", "InferenceService/status", "llama")
+    world.cluster.refusals.clear()
+    await world.reconcile()
+    assert world.seen[-1].apply_error == ""
 
 
 async def test_a_namespace_that_goes_is_told_and_ends_the_trying(world: World) -> None:

@@ -526,6 +526,12 @@ REFUSALS = {
         'pods "x" is forbidden: violates PodSecurity "restricted:latest": volumes',
         "PodSecurityViolated",
     ),
+    "a webhook that is down": (
+        'Internal error occurred: failed calling webhook "w.test": connection refused',
+        "WebhookFailed",
+    ),
+    "a webhook that hangs": ("Deployment llama was not answered in time", "APIServerSlow"),
+    "an object of megabytes": ("Request entity too large: limit is 3145728", "ObjectTooLarge"),
     "a webhook": ('admission webhook "w.test" denied the request: no', "AdmissionDenied"),
     "a policy": (
         "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
