@@ -44,8 +44,8 @@ class MemoryReport:
 
 def report_memory(situation: Situation, revision: Revision | None) -> MemoryReport:
     """What status shows: the newest numbers, or those that were told where none are news."""
-    if revision is None:
-        return MemoryReport()
+    if revision is None or not revision.plan.keys() >= set(MEMORY_TERMS):
+        return MemoryReport()  # a plan of an operator that did not write its terms down
     planned = {term: parse_quantity(revision.plan[term]) for term in MEMORY_TERMS}
     told: Object = situation.previous.get("memory") or {}
     is_of_plan = bool(told) and _read(told, "planned") == planned

@@ -1,18 +1,18 @@
 """How fast a template may reach the pods: with one pod more, with one pod less, or all at once.
 
 A pod that serves is given up only for one that is ready, or, where there is no room for both, one
-at a time and after that was announced. Pods that serve nobody are kept for nobody.
+at a time and after that was announced. Pods that only fail are kept for nobody.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 from forebay_operator.observed import Object
+from forebay_operator.planning.causes.diagnosis import diagnose_pod
+from forebay_operator.planning.causes.patient import Patient
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
-    container_status,
     is_leaving,
-    is_ready,
     pod_condition,
     template_hash,
 )
@@ -44,32 +44,34 @@ class RolloutStep:
 def choose_rollout_step(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
     """Surge unless nothing old serves, the user says Replace, or Auto finds no room for more."""
     strategy = situation.service.rollout.strategy
-    pods = situation.observed.pods
-    old = [pod for pod in pods if template_hash(pod) != wanted_hash]
-    is_replacing = strategy == "Replace" or _is_replacing(
-        situation.observed.deployment, wanted_hash
-    )
+    old = [pod for pod in situation.observed.pods if template_hash(pod) != wanted_hash]
     if not old:
         return RolloutStep("Replace" if strategy == "Replace" else "Surge")
     staying = [pod for pod in old if not is_leaving(pod)]
-    if staying and not any(_may_serve(pod) for pod in staying):
+    if staying and all(_is_broken(situation, pod) for pod in staying):
         return RolloutStep("Restart")
-    if strategy == "Surge" or not (staying or is_replacing):
+    if strategy == "Replace":
+        return _replace(situation, progress)
+    is_replacing = _is_replacing(situation.observed.deployment, wanted_hash)
+    if strategy == "Surge" or not (staying or is_replacing) or _fails(progress):
         return RolloutStep()
-    replacing = _replace(situation, progress)
-    if is_replacing:
-        return replacing
-    return _judge_surge(situation, wanted_hash, progress, replacing)
+    if is_replacing and (progress.num_wanted > 1 or not staying):
+        return _replace(situation, progress)
+    return _judge_surge(situation, wanted_hash, progress)
 
 
-def _may_serve(pod: Object) -> bool:
-    """It serves, or was started and may do so again in a moment."""
-    return is_ready(pod) or bool(container_status(pod, RUNTIME_CONTAINER).get("started"))
+def _fails(progress: Progress) -> bool:
+    """A new pod fails for another reason than room: no pod that serves is given up for it."""
+    return progress.pod_cause is not None and progress.pod_cause.reason != "Unschedulable"
 
 
-def _judge_surge(
-    situation: Situation, wanted_hash: str, progress: Progress, replacing: RolloutStep
-) -> RolloutStep:
+def _is_broken(situation: Situation, pod: Object) -> bool:
+    """It never came up and fails; one that still starts, or was ready just now, may serve soon."""
+    patient = Patient(pod, RUNTIME_CONTAINER, situation)
+    return not patient.has_started and diagnose_pod(patient) is not None
+
+
+def _judge_surge(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
     """Without room for long enough, say that pods will be replaced; once that was said, do it."""
     pods = situation.observed.pods
     new = [pod for pod in pods if template_hash(pod) == wanted_hash and not is_leaving(pod)]
@@ -77,11 +79,17 @@ def _judge_surge(
     waited = max((*waits, _over_quota_seconds(progress)))
     if waited < SURGE_PATIENCE_SECONDS:
         return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - waited if waited else None)
-    said = situation.previous_condition("Progressing")
-    is_of_now = said.get("observedGeneration") == situation.service.generation
-    if is_of_now and said.get("reason") == REPLACING:
+    replacing = _replace(situation, progress)
+    if _is_announced(situation, progress):
         return replacing
     return RolloutStep("Surge", replacing.explanation, True, _ANNOUNCED_SECONDS)
+
+
+def _is_announced(situation: Situation, progress: Progress) -> bool:
+    """Whether status has said what is about to happen, of this generation."""
+    said = situation.previous_condition("Progressing")
+    is_of_now = said.get("observedGeneration") == situation.service.generation
+    return is_of_now and said["reason"] == REPLACING and _consequence(progress) in said["message"]
 
 
 def _replace(situation: Situation, progress: Progress) -> RolloutStep:
@@ -137,7 +145,7 @@ def _over_quota_seconds(progress: Progress) -> float:
 
 
 def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:
-    """Once it replaces, a rollout goes on so: each new pod would find no room for a surge again."""
+    """Once it replaces, a rollout goes on so: the next pod would find no room for a surge again."""
     if deployment is None or template_hash(deployment["spec"]["template"]) != wanted_hash:
         return False
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}

@@ -16,6 +16,7 @@ from observed_builder import (
     leaving,
     pod,
     says,
+    terminated,
     unschedulable,
 )
 from toy_cluster import ToyCluster, settled
@@ -131,27 +132,25 @@ def test_the_next_rollout_tries_a_surge_again() -> None:
     assert pace(cluster.decide()) == "Surge"
 
 
+CRASHED = {"containerStatuses": [{"name": "runtime", "state": terminated(message="No")}]}
+LOADING = {"containerStatuses": [{"name": "runtime", "started": False}]}
 BLIP = {"containerStatuses": [{"name": "runtime", "started": True}]}
 
 
 @pytest.mark.parametrize("strategy", ["Auto", "Surge", "Replace"])
 @pytest.mark.parametrize(
-    ("statuses", "is_kept"),
-    [
-        (({"containerStatuses": []}, {"containerStatuses": []}), False),
-        (({"containerStatuses": []}, None), True),
-        (({"containerStatuses": []}, BLIP), True),
-    ],
-    ids=["none serves", "one serves", "one served until a moment ago"],
+    ("other", "is_kept"),
+    [(CRASHED, False), (LOADING, True), (BLIP, True), (None, True)],
+    ids=["fails, too", "still loads", "served until a moment ago", "serves"],
 )
-def test_old_pods_make_way_at_once_where_none_of_them_serves(
-    strategy: str, statuses: tuple[Any, ...], is_kept: bool
+def test_old_pods_make_way_at_once_where_one_fails_and_the_other(
+    strategy: str, other: dict[str, Any] | None, is_kept: bool
 ) -> None:
     """Else a fix would wait for the pods that it mends, and for ever where they hold its GPU."""
     cluster = rolling(rollout={"strategy": strategy})
-    for index, status in enumerate(statuses):
-        if status is not None:
-            cluster.befall(status, index)
+    cluster.befall(CRASHED)
+    if other is not None:
+        cluster.befall(other, 1)
     kept = "Replace" if strategy == "Replace" else "Surge"
     assert pace(cluster.decide()) == (kept if is_kept else "Restart")
 
@@ -160,7 +159,7 @@ def test_when_an_old_pod_serves_again_a_surge_is_tried_and_nothing_is_said_of_ro
     cluster = rolling()
     healthy = cluster.pods[0]["status"]
     for index in (0, 1):
-        cluster.befall({"containerStatuses": []}, index)
+        cluster.befall(CRASHED, index)
     cluster.carry_out(cluster.decide())
     cluster.befall(healthy)
     surge(cluster)
