@@ -31,7 +31,8 @@ LEASE_TIMEOUT_SECONDS = 5.0
 """Short enough for a second try, over a new connection, before the lease is lost."""
 LONGEST_QUIET_SECONDS = 30.0
 """Whatever a busy API server asks for: nobody shall wait for hours because of one bad header."""
-PAGE_SIZE = 500
+PAGE_SIZE = 100
+"""A page is held whole while it is read, beside those of all watches that begin."""
 MOST_LISTS = 3
 """How often a list begins anew because the one before became too old to be continued."""
 
@@ -85,6 +86,11 @@ def whole(item: Object) -> Object:
     return item
 
 
+def nothing(_: Object) -> Object:
+    """Keep nothing: whether a kind may be read is all that is asked."""
+    return {}
+
+
 class Cluster(Protocol):
     """What the operator asks of an API server. Every method raises ApiError when refused."""
 
@@ -121,6 +127,8 @@ class KubernetesCluster:
     def __init__(
         self, configuration: Configuration, load: Callable[[], Awaitable[Configuration]]
     ) -> None:
+        # No proxy and no netrc is looked for, as kopf does not either: that is a thread a request.
+        configuration.client_session_kwargs = {"trust_env": False}
         self._client = ApiClient(configuration)
         self._load = load
         self.permit: Callable[[], float] = lambda: READ_TIMEOUT_SECONDS

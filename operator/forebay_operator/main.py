@@ -15,7 +15,7 @@ from typing import Any
 
 import kopf
 
-from forebay_operator.cluster import ApiError, KubernetesCluster
+from forebay_operator.cluster import PAGE_SIZE, ApiError, KubernetesCluster, nothing
 from forebay_operator.controller import Controller
 from forebay_operator.credentials import Login, load_configuration
 from forebay_operator.kinds import (
@@ -56,7 +56,7 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     try:
         namespace = process.namespaces[0] if process.namespaces else None
         for kind in (INFERENCE_SERVICE, VRAM_QUOTA):
-            await cluster.list(kind, namespace)
+            await cluster.list(kind, namespace, keep=nothing)
         readable = [kind for kind in SURROUNDINGS if await _can_list(cluster, kind)]
     except FAILURES as error:
         await cluster.close()
@@ -128,7 +128,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.server_timeout = 600
     settings.watching.client_timeout = 660
     settings.watching.connect_timeout = settings.networking.connect_timeout = 10
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE_SIZE
     settings.networking.request_timeout = 60
     settings.networking.enforce_retry_after = True
     settings.networking.error_backoffs = Backoffs()
@@ -147,7 +147,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 async def _can_list(cluster: KubernetesCluster, kind: Kind) -> bool:
     """Whether a kind may be read, and is there: Kubernetes has ResourceSlices from 1.34 on."""
     try:
-        await cluster.list(kind, None)
+        await cluster.list(kind, None, keep=nothing)
     except ApiError as error:
         if error.status in (403, 404):
             return False
