@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -23,6 +22,8 @@ from ssl import SSLContext, create_default_context
 from typing import Any
 
 import yaml
+
+from free_ports import free_ports
 
 HOME = Path(os.environ.get("FOREBAY_HOME") or Path.home() / ".cache" / "forebay")
 BINARIES = HOME / "cluster" / "bin"
@@ -114,7 +115,7 @@ def start_api_server(folder: Path) -> Iterator[ApiServer]:
     """Start etcd and kube-apiserver in `folder` and stop both at the end."""
     if not (BINARIES / "kube").exists():
         raise RuntimeError(f"{BINARIES / 'kube'} is missing: run `e2e/cluster/cluster build` first")
-    etcd_port, peer_port, port = _free_ports(3)
+    etcd_port, peer_port, port = free_ports(3)
     _write_certificates(folder)
     (folder / "audit.yaml").write_text(AUDIT_POLICY)
     server = ApiServer(folder, f"https://127.0.0.1:{port}")
@@ -200,14 +201,6 @@ def trust(folder: Path) -> SSLContext:
     context = create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
     return context
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _write_certificates(folder: Path) -> None:

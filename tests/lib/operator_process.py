@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from free_ports import free_ports
 from operator_metrics import OperatorMetrics, read_operator_metrics
 
 WAIT_SECONDS = 25.0
@@ -28,6 +30,8 @@ class OperatorProcess:
 
     process: subprocess.Popen[bytes]
     log_path: Path
+    liveness: str
+    """Where the kubelet asks whether it lives; kopf keeps an answer for ten seconds."""
 
     @property
     def log(self) -> str:
@@ -48,6 +52,14 @@ class OperatorProcess:
         self.wait_for("Metrics are served")
         port = re.findall(r"Metrics are served port=(\d+)", self.log)[-1]
         return read_operator_metrics(f"http://127.0.0.1:{port}/metrics")
+
+    def is_alive(self, patience_seconds: float = WAIT_SECONDS) -> bool:
+        """What a liveness probe finds; no answer in time is a failure as well."""
+        try:
+            with urllib.request.urlopen(self.liveness, timeout=patience_seconds):
+                return True
+        except OSError:
+            return False
 
     def wait_until_quiet(self, seconds: float = WAIT_SECONDS) -> None:
         """Wait until nothing is due or in work, at two moments a little apart."""
@@ -91,7 +103,8 @@ def run_operator(
     """
     scope = [flag for one in namespaces for flag in ("-n", one)] or ["-A"]
     modules = ["-m", "shortened_waits", "-m", "forebay_operator.main"]
-    command = [sys.executable, "-m", "kopf", "run", *scope, *modules]
+    liveness = f"http://127.0.0.1:{free_ports(1)[0]}/healthz"
+    command = [sys.executable, "-m", "kopf", "run", *scope, f"--liveness={liveness}", *modules]
     environ = os.environ | {
         "KUBECONFIG": str(kubeconfig),
         "FOREBAY_RUNTIME_IMAGE": "localhost/forebay-runtime:test",
@@ -111,7 +124,7 @@ def run_operator(
         process = subprocess.Popen(
             command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
-    running = OperatorProcess(process, log_path)
+    running = OperatorProcess(process, log_path, liveness)
     try:
         yield running
     finally:

@@ -2,7 +2,7 @@
 
 It sets what FOREBAY_TEST_CONSTANTS says, a JSON object of `module.CONSTANT` to value, so that a
 test need not wait as long as production does; and where FOREBAY_TEST_CLOCK names a file, it moves
-the operator's wall clock by the seconds in it.
+the operator's wall clock by the seconds in it. FOREBAY_TEST_PLUGIN names one more module to load.
 """
 
 import importlib
@@ -34,3 +34,6 @@ if _clock:
     for _name, _loaded in list(sys.modules.items()):
         if _name.startswith("forebay_operator.") and hasattr(_loaded, "datetime"):
             setattr(_loaded, "datetime", ShiftedDatetime)  # noqa: B010
+
+if os.environ.get("FOREBAY_TEST_PLUGIN"):
+    importlib.import_module(os.environ["FOREBAY_TEST_PLUGIN"])

@@ -1,12 +1,18 @@
 """Silence is told by loops, workers and watches, under a clock of our own."""
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
 from fake_cluster import FakeCluster
 from forebay_operator.heartbeats import Heartbeats
+from forebay_operator.lease import LeaseHolder
 from forebay_operator.liveness import LIMITS_SECONDS, LONGEST_WORK_SECONDS, Liveness
 from forebay_operator.observed import Key
 from forebay_operator.resync import Resync
+from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 from set_clock import SetClock
@@ -64,3 +70,40 @@ def test_ages_are_seconds_since_the_last_beat(world: World) -> None:
     world.clock.now += 3
     world.loops.beat("scrape")
     assert world.loops.ages() == {"lease": 3.0, "scrape": 0.0}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """What loops appended when they beat; they do not pause."""
+    for place in ("lease.RENEW_SECONDS", "lease.RETRY_SECONDS", "scrape.FAST_SECONDS"):
+        monkeypatch.setattr(f"forebay_operator.{place}", 0.0)
+    return []
+
+
+async def let_run(loop: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(loop)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_lease_beats_while_it_waits_and_while_it_is_held(told: list[None]) -> None:
+    cluster = FakeCluster()
+    holder = LeaseHolder(cluster, "forebay-system", "other")
+    await holder.try_acquire()
+    waiting = LeaseHolder(cluster, "forebay-system", "me")
+    waiting.beat = lambda: told.append(None)
+    await let_run(waiting.acquire())
+    assert len(told) > 3
+    told.clear()
+    holder.beat = lambda: told.append(None)
+    await let_run(holder.keep())
+    assert len(told) > 3
+
+
+async def test_the_scrape_beats_though_nobody_answers(told: list[None]) -> None:
+    scraper = Scraper(Store(), WorkQueue())
+    scraper.beat = lambda: told.append(None)
+    await let_run(scraper.run())
+    assert len(told) > 3
