@@ -190,3 +190,44 @@ def test_nothing_but_an_edit_restarts_a_pod(roll: Roll) -> None:
         images = {one["spec"]["containers"][0]["image"] for one in service.pods()}
         assert images == {"localhost/forebay-runtime:v2"}
         assert service.num_born() == 4
+
+
+def test_children_that_were_orphaned_are_told_and_left_alone_and_then_replaced(roll: Roll) -> None:
+    with roll(1) as service:
+        node = service.node
+        service.create(CPU_SPEC)
+        service.wait("Ready", "True")
+        orphan = ("fisvc/smollm2", "-n", node.namespace, "--cascade=orphan", "--timeout=20s")
+        node.server.kubectl("delete", *orphan)
+        wait_until(
+            "Nobody owns it", lambda: not service.deployment()["metadata"].get("ownerReferences")
+        )
+        before = service.deployment()["metadata"]["resourceVersion"]
+        service.create(CPU_SPEC)
+
+        def names_it() -> bool:
+            message = service.wait("Ready", "False", "ChildNameTaken")
+            return "Deployment/smollm2" in message and "--cascade=orphan" in message
+
+        wait_until("The Deployment is named once the model is known", names_it)
+        assert service.deployment()["metadata"]["resourceVersion"] == before
+        left = "deployment,service,serviceaccount,controllerrevision,poddisruptionbudget"
+        node.server.kubectl(
+            "delete", left, "-n", node.namespace, "-l", "forebay.dev/inference-service"
+        )
+        service.wait("Ready", "True")
+
+
+def test_a_rollout_of_a_deployment_that_somebody_paused_is_told_and_goes_on_when_resumed(
+    roll: Roll,
+) -> None:
+    with roll(1) as service:
+        service.create(CPU_SPEC)
+        service.wait("Ready", "True")
+        server, where = service.node.server, ("deployment/smollm2", "-n", service.node.namespace)
+        server.kubectl("rollout", "pause", *where)
+        edit(service, 3)
+        assert "kubectl rollout resume" in service.wait("Stalled", "True", "DeploymentPaused")
+        assert service.says("Available") == ("True", "ReplicasReady")
+        server.kubectl("rollout", "resume", *where)
+        service.wait("Ready", "True")
