@@ -76,6 +76,9 @@ def _begin(situation: Situation, pod: Object) -> LeavingPod | None:
     """
     container = container_status(pod, RUNTIME_CONTAINER)
     if is_leaving(pod) and container.get("started"):
+        # Whoever deletes it without any time to drain has seen its end: the kubelet, mostly.
+        if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return None
         deadline = parse_time(pod["metadata"]["deletionTimestamp"])
         return LeavingPod(pod_name(pod), deadline - timedelta(seconds=STOP_MARGIN_SECONDS))
     end = (container.get("state") or {}).get("terminated") or {}

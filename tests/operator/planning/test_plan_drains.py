@@ -117,6 +117,18 @@ def test_a_pod_that_never_served_has_nothing_to_drain() -> None:
     assert go_on(cluster).tallies == ()
 
 
+def test_a_pod_that_is_seen_first_when_it_is_all_but_gone_was_not_cut() -> None:
+    """A pod with a finalizer is there a moment longer, after the kubelet has let it go."""
+    cluster = draining()
+    cluster.loads = {}
+    let_go = leaving(cluster.pods[1], 0)
+    cluster.pods[1] = let_go | {"metadata": let_go["metadata"] | {"deletionGracePeriodSeconds": 0}}
+    go_on(cluster)
+    del cluster.pods[1]
+    decided = go_on(cluster)
+    assert (decided.tallies, decided.notes) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
