@@ -18,6 +18,10 @@ Scheme = Literal["hf", "oci", "pvc"]
 Strategy = Literal["Auto", "Surge", "Replace"]
 
 
+MOST_BYTES = 1024**6
+"""1 EiB. What is planned beyond would not fit into the integers that Kubernetes stores."""
+
+
 class SpecError(ValueError):
     """The spec cannot be understood; the message is one sentence that names the field."""
 
@@ -283,9 +287,12 @@ def _bytes(path: str, quantity: Any) -> int | None:
     if quantity is None:
         return None
     try:
-        return parse_quantity(str(quantity))
+        num_bytes = parse_quantity(str(quantity))
     except ValueError as error:
         raise SpecError(f"{path}: {error}.") from error
+    if num_bytes > MOST_BYTES:
+        raise SpecError(f"{path} is {quantity}, more than any machine has; write at most 1Ei.")
+    return num_bytes
 
 
 def _share(text: Any) -> Decimal | None:

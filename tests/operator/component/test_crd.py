@@ -142,6 +142,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "speculative decoding": ("engine.speculative.method", "ngram", "is not in this version"),
     "a negative budget": ("vram.budget", "-1Gi", "vram.budget must be a positive quantity"),
     "a budget of zero": ("vram.budget", "0", "vram.budget must be a positive quantity"),
+    "a budget beyond all machines": ("vram.budget", "2Ei", "at most 1Ei"),
     "a budget of words": ("vram.budget", "much", "vram.budget must be a positive quantity"),
     "negative GPU memory": (
         "vram.gpuMemory",
