@@ -70,4 +70,4 @@ def format_bytes(num_bytes: int) -> str:
             return (
                 f"{num_bytes / size:.1f} {unit}" if power > 2 else f"{num_bytes / size:.0f} {unit}"
             )
-    return f"{num_bytes} bytes"
+    return "1 byte" if num_bytes == 1 else f"{num_bytes} bytes"

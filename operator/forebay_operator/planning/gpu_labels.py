@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 MIB = 1024**2
+MOST_MIB = 1024**3
+"""1 PiB: whatever tells of larger GPUs is mistaken, and tells nothing."""
 _AMD_KEYS = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
 _AMD_SIZE = re.compile(r"(\d+)G", re.ASCII)
 """Whole GiB, rounded to the nearest."""
@@ -57,7 +59,8 @@ def read_labels(labels: Labels, resource: str, num_advertised: int) -> GpuReadin
         _read_intel(labels, num_advertised) if resource.startswith("gpu.intel.com/") else None,
         _read_instance(labels, resource),
     )
-    found = next((reading for reading in readings if reading is not None), GpuReading(0))
+    sane = (one for one in readings if one is not None and one.memory_mib <= MOST_MIB)
+    found = next(sane, GpuReading(0))
     if found.product:
         return found
     return replace(found, product=_product(labels, resource))

@@ -4,7 +4,7 @@ Labels say it, ResourceSlices where labels do not. Nodes that pods may not run o
 with what keeps them off.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
@@ -46,12 +46,13 @@ def read_gpu_nodes(
     nodes: Iterable[Object], slices: Iterable[Object], service: Service
 ) -> tuple[GpuNode, ...]:
     """The nodes that advertise the service's GPU resource, by name."""
-    slices, resource = tuple(slices), service.vram.gpu_resource
+    resource = service.vram.gpu_resource
+    published = read_slices(slices, resource)
     found = []
     for node in sorted(nodes, key=lambda one: str(one["metadata"]["name"])):
         num_advertised = count_advertised(node, resource)
         if num_advertised > 0:
-            reading = _read(node, slices, resource, num_advertised)
+            reading = _read(node, published, resource, num_advertised)
             exclusion = explain_exclusion(node, service)
             found.append(GpuNode(node, reading, num_advertised, exclusion))
     return tuple(found)
@@ -65,10 +66,9 @@ def count_advertised(node: Object, resource: str) -> int:
 
 
 def _read(
-    node: Object, slices: tuple[Object, ...], resource: str, num_advertised: int
+    node: Object, published: Mapping[str, GpuReading], resource: str, num_advertised: int
 ) -> GpuReading:
     reading = read_labels(labels_of(node), resource, num_advertised)
-    if reading.memory_mib == 0 and slices:
-        published = read_slices(slices, str(node["metadata"]["name"]), resource)
-        return published if published.memory_mib else reading
-    return reading
+    if reading.memory_mib:
+        return reading
+    return published.get(str(node["metadata"]["name"]), reading)

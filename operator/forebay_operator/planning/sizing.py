@@ -1,5 +1,6 @@
 """Fit the model into GPUs or a pod's memory: nodes and spec in, forebay_budget's answer out."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from forebay_budget.inspection import Inspection
@@ -75,14 +76,13 @@ def _size_as_told(
     Of nodes that are there, those that labels call too small are left out if that leaves any.
     """
     least_mib = memory_bytes * (100 - _SLACK_PERCENT) // 100 // MIB
-    large = [node for node in nodes if not 0 < node.memory_mib < least_mib]
+    small, large = _part(nodes, lambda node: 0 < node.memory_mib < least_mib)
     most = max((node.num_gpus for node in large or nodes), default=MOST_GPUS)
     answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
     if isinstance(answer, Misfit):
         return _conclude(answer)
     chosen = [node for node in large if node.num_gpus >= answer.tensor_parallel_size]
-    unfit = [node for node in nodes if node not in large]
-    pin = build_pin(chosen, unfit, _least_memory_mib(answer, memory_bytes)) if unfit else ()
+    pin = build_pin(chosen, small, _least_memory_mib(answer, memory_bytes)) if small else ()
     return Sizing(fit=answer, pin=pin, nodes=_name_nodes(chosen, memory_bytes, pin))
 
 
@@ -108,11 +108,20 @@ def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNod
 
 def _choose_nodes(fit: Fit, memory_bytes: int, nodes: list[GpuNode]) -> Sizing:
     tp, least_mib = fit.tensor_parallel_size, _least_memory_mib(fit, memory_bytes)
-    chosen = [node for node in nodes if node.num_gpus >= tp and node.memory_mib >= least_mib]
-    unfit = [node for node in nodes if node not in chosen and node.num_advertised >= tp]
-    pin = build_pin(chosen, unfit, least_mib)
-    told = f"{fit.explanation} {_tell_chosen(chosen, nodes)}"
+    chosen, others = _part(nodes, lambda one: one.num_gpus >= tp and one.memory_mib >= least_mib)
+    pin = build_pin(chosen, [node for node in others if node.num_advertised >= tp], least_mib)
+    told = f"{fit.explanation} {_tell_chosen(chosen, others)}"
     return Sizing(replace(fit, explanation=told), None, pin, _name_nodes(chosen, memory_bytes, pin))
+
+
+def _part(
+    nodes: Iterable[GpuNode], is_first: Callable[[GpuNode], bool]
+) -> tuple[list[GpuNode], list[GpuNode]]:
+    """Nodes for which it holds, and the others; to look one up among thousands costs seconds."""
+    parts: tuple[list[GpuNode], list[GpuNode]] = ([], [])
+    for node in nodes:
+        parts[0 if is_first(node) else 1].append(node)
+    return parts
 
 
 def _least_memory_mib(fit: Fit, memory_bytes: int) -> int:
@@ -143,8 +152,7 @@ def _judge_budget(service: Service, nodes: tuple[GpuNode, ...]) -> Cause | None:
     )
 
 
-def _tell_chosen(chosen: list[GpuNode], nodes: list[GpuNode]) -> str:
-    others = [node for node in nodes if node not in chosen]
+def _tell_chosen(chosen: list[GpuNode], others: list[GpuNode]) -> str:
     without = f"; {describe_nodes(others)} will not do" if others else ""
     return f"Nodes that will do: {describe_nodes(chosen)}{without}."
 

@@ -115,6 +115,7 @@ def test_only_whole_gpus_work_together(labels: dict[str, str]) -> None:
         ),
         (NVIDIA, {"node.kubernetes.io/instance-type": "p5.48xlarge"}, "instance-type=p5.48xlarge)"),
         (NVIDIA, {"nvidia.com/gpu.memory": "lots"}, "a label such as nvidia.com/gpu.memory nor"),
+        (NVIDIA, {"nvidia.com/gpu.memory": "9" * 20}, "a label such as nvidia.com/gpu.memory nor"),
         (
             AMD,
             {"amd.com/gpu.vram": "192Go"},
@@ -122,7 +123,7 @@ def test_only_whole_gpus_work_together(labels: dict[str, str]) -> None:
         ),
         (INTEL, {}, "a label such as gpu.intel.com/memory.max nor a ResourceSlice"),
     ],
-    ids=["GKE", "AKS", "a machine's kind", "no number", "AMD: no size", "Intel"],
+    ids=["GKE", "AKS", "a machine's kind", "no number", "too much", "AMD: no size", "Intel"],
 )
 def test_where_labels_tell_no_memory_the_sentence_says_what_they_tell(
     resource: str, labels: dict[str, str], words: str
@@ -162,6 +163,7 @@ def device(memory: str, **attributes: str) -> dict[str, Any]:
         ),
         (AMD, "gpu.amd.com", [device("192Gi"), device("64Gi")], "64Gi"),
         (INTEL, "gpu.intel.com", [device("48Gi", model="Max 1100")], "48Gi"),
+        (NVIDIA, "gpu.nvidia.com", [device("40Gi"), device("-1"), device("9E")], "40Gi"),
         (
             NVIDIA,
             "gpu.nvidia.com",
@@ -174,6 +176,7 @@ def device(memory: str, **attributes: str) -> dict[str, Any]:
         "parts of a GPU do not count",
         "the smallest of different ones counts",
         "Intel",
+        "what no GPU has does not count",
         "a name with its domain",
     ],
 )
@@ -187,6 +190,39 @@ def test_resource_slices_tell_what_labels_do_not(
     assert plan_["gpuMemory"] == expected
     products = [one["string"] for one in devices[0].get("attributes", {}).values()]
     assert plan_.get("gpuProducts", []) == [name for name in products if " " in name]
+
+
+class Looked(dict[str, Any]):
+    """An object of the API that counts how often somebody looks into it or compares it."""
+
+    num_looks = 0
+
+    def __getitem__(self, name: str) -> Any:
+        Looked.num_looks += 1
+        return super().__getitem__(name)
+
+    def __eq__(self, other: object) -> bool:
+        Looked.num_looks += 1
+        return super().__eq__(other)
+
+
+def num_looks(num_nodes: int) -> int:
+    """How often nodes and slices are looked into where every second node has neither label."""
+    Looked.num_looks = 0
+    numbers = range(num_nodes)
+    nodes = [
+        Looked(gpu_node(f"n{one}", MIB_80, 1) if one % 2 else gpu_node(f"n{one}", 0, 1))
+        for one in numbers
+    ]
+    slices = [
+        Looked(resource_slice(f"n{one}", "gpu.nvidia.com", device("40Gi"))) for one in numbers
+    ]
+    assert gpus(sized(*nodes, slices=tuple(slices))) == (1, "40Gi")
+    return Looked.num_looks
+
+
+def test_twice_as_many_nodes_are_no_more_than_twice_the_work() -> None:
+    assert num_looks(80) < 2.2 * num_looks(40)
 
 
 def test_labels_are_believed_before_slices() -> None:

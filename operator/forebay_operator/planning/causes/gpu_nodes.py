@@ -92,10 +92,10 @@ def _missing(seen: str) -> Cause:
 
 def _describe_gpus(node: GpuNode) -> str:
     product = node.reading.product or ("GPU" if node.num_gpus == 1 else "GPUs")
-    size = f" of {format_bytes(node.memory_mib * MIB)}" if node.memory_mib else ""
+    size = format_bytes(node.memory_mib * MIB) if node.memory_mib else "unknown memory"
     shares = node.reading.num_sharers
     shared = f" for each of {shares} that share it" if shares > 1 else ""
-    return f"{node.num_gpus} {product}{size}{shared}"
+    return f"{node.num_gpus} {product} of {size}{shared}"
 
 
 def _list_resources(node: Object) -> list[str]:
