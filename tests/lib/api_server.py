@@ -8,7 +8,6 @@ temporary folder.
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 import urllib.error
@@ -24,6 +23,7 @@ from typing import Any
 import yaml
 
 from free_ports import free_ports
+from program import Program
 
 HOME = Path(os.environ.get("FOREBAY_HOME") or Path.home() / ".cache" / "forebay")
 BINARIES = HOME / "cluster" / "bin"
@@ -44,6 +44,8 @@ class ApiServer:
 
     folder: Path
     url: str
+    etcd: Program
+    program: Program
 
     @property
     def kubeconfig(self) -> Path:
@@ -91,6 +93,19 @@ class ApiServer:
         entries = map(json.loads, (self.folder / "audit.log").read_text().splitlines())
         return [one for one in entries if one["user"]["username"] == user]
 
+    def wait_until_ready(self) -> None:
+        """Wait until it answers; RuntimeError with the end of its log if it does not."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                address = f"{self.url}/readyz"
+                with urllib.request.urlopen(address, context=trust(self.folder), timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
+        raise RuntimeError(f"The API server did not become ready in 60 s:\n{log}")
+
     def audited(self, user: str) -> set[tuple[str, str, str]]:
         """What a user was seen to need: verb, group and resource, with its subresource.
 
@@ -118,18 +133,23 @@ def start_api_server(folder: Path) -> Iterator[ApiServer]:
     etcd_port, peer_port, port = free_ports(3)
     _write_certificates(folder)
     (folder / "audit.yaml").write_text(AUDIT_POLICY)
-    server = ApiServer(folder, f"https://127.0.0.1:{port}")
+    kube, etcd = BINARIES / "kube", f"http://127.0.0.1:{etcd_port}"
+    server = ApiServer(
+        folder,
+        f"https://127.0.0.1:{port}",
+        Program(folder, "etcd", (kube, "etcd", *_etcd_flags(folder, etcd, peer_port))),
+        Program(
+            folder, "kube-apiserver", (kube, "kube-apiserver", *_api_flags(folder, etcd, port))
+        ),
+    )
     credentials = {"client-certificate": str(folder / "admin.crt")}
     credentials["client-key"] = str(folder / "admin.key")
     _write_kubeconfig(folder, "admin", server.url, credentials)
-    etcd = f"http://127.0.0.1:{etcd_port}"
     with ExitStack() as stack:
-        kube = BINARIES / "kube"
-        etcd_flags = _etcd_flags(folder, etcd, peer_port)
-        stack.enter_context(running(folder, "etcd", kube, "etcd", *etcd_flags))
-        api_flags = _api_flags(folder, etcd, port)
-        stack.enter_context(running(folder, "kube-apiserver", kube, "kube-apiserver", *api_flags))
-        _wait_until_ready(server)
+        for program in (server.etcd, server.program):
+            stack.callback(program.stop)
+            program.start()
+        server.wait_until_ready()
         yield server
 
 
@@ -164,35 +184,6 @@ def _api_flags(folder: Path, etcd: str, port: int) -> list[str]:
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
     ]
-
-
-@contextmanager
-def running(folder: Path, program: str, *command: str | Path) -> Iterator[None]:
-    """Run a program whose log goes to `folder`, and end it with the block."""
-    with open(folder / f"{program}.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_ready(server: ApiServer) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            address = f"{server.url}/readyz"
-            with urllib.request.urlopen(address, context=trust(server.folder), timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    log = (server.folder / "kube-apiserver.log").read_text()[-3000:]
-    raise RuntimeError(f"The API server did not become ready in 60 s:\n{log}")
 
 
 @cache

@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
-from api_server import BINARIES, ApiServer, running, start_api_server
+from api_server import BINARIES, ApiServer, start_api_server
 from operator_process import wait_until
 from played_pods import build_stages
+from program import running
 
 POD_ADDRESSES = "127.64.0.0/12"
 """Of played pods: on loopback, so that a test's own server on 0.0.0.0 can answer for them."""

@@ -155,6 +155,8 @@ class FaultProxy:
         await self._listen(0)
         self._started.set()
         await self._ended.wait()
+        await self._site.stop()
+        await asyncio.sleep(0.05)  # for those who were shaking hands
         await self._cut_all()
         await self._runner.cleanup()
         await self._session.close()

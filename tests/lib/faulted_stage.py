@@ -113,6 +113,13 @@ class Stage:
             raise AssertionError("\n".join(seen[-1])) from error
 
 
+def create_account(server: ApiServer) -> None:
+    """An account for operators, which may do everything."""
+    server.kubectl("create", "serviceaccount", USER)
+    account = f"--serviceaccount=default:{USER}"
+    server.kubectl("create", "clusterrolebinding", USER, "--clusterrole=cluster-admin", account)
+
+
 def build_stage(server: ApiServer, namespace: str, proxy: FaultProxy, folder: Path) -> Stage:
     server.kubectl("create", "namespace", namespace)
     token = server.kubectl("create", "token", USER, "--duration=1h").stdout.strip()

@@ -18,7 +18,8 @@ from typing import Any
 
 import yaml
 
-from api_server import BINARIES, ApiServer, running
+from api_server import BINARIES, ApiServer
+from program import running
 
 SOURCES = {"GitRepository": "gitrepositories", "OCIRepository": "ocirepositories"}
 SOURCES["Bucket"] = "buckets"

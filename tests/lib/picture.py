@@ -33,6 +33,8 @@ def take_picture(node: PlayedNode, name: str = "smollm2") -> dict[str, Any]:
     pods = sorted(_draw_pod(pod) for pod in node.list("pods") if not _is_passing(pod))
     picture = {"children": children, "pods": pods, "status": _draw_status(service)}
     text = json.dumps(picture).replace(node.namespace, "NAMESPACE")
+    for drawn, name in _name_hashes(node.list("replicasets")).items():
+        text = text.replace(drawn, name)
     result: dict[str, Any] = json.loads(_without_uids(text))
     return result
 
@@ -44,6 +46,17 @@ def differences(left: Any, right: Any, place: str = "") -> list[str]:
         found = (differences(left.get(key), right.get(key), f"{place}/{key}") for key in keys)
         return [line for lines in found for line in lines]
     return [] if left == right else [f"{place}: {left!r} is not {right!r}"]
+
+
+def _name_hashes(replica_sets: list[dict[str, Any]]) -> dict[str, str]:
+    """Kubernetes draws another hash for a template whose ReplicaSet of before is still going."""
+    names: dict[str, str] = {}
+    for item in replica_sets:
+        labels = item["metadata"]["labels"]
+        template = labels["forebay.dev/template-hash"]
+        number = sum(name.startswith(template) for name in names.values())
+        names[labels["pod-template-hash"]] = f"{template}-{number}"
+    return names
 
 
 def _is_passing(item: dict[str, Any]) -> bool:

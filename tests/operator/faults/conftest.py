@@ -10,7 +10,7 @@ import pytest
 from api_server import ApiServer
 from control_plane import add_node, remove_node
 from fault_proxy import FaultProxy
-from faulted_stage import USER, Stage, build_stage
+from faulted_stage import Stage, build_stage, create_account
 from operator_process import wait_until
 from picture import take_picture
 
@@ -18,14 +18,7 @@ from picture import take_picture
 @pytest.fixture(scope="session")
 def faulted_plane(control_plane: ApiServer) -> ApiServer:
     """The control plane with an account for operators that a proxy leads astray."""
-    control_plane.kubectl("create", "serviceaccount", USER)
-    control_plane.kubectl(
-        "create",
-        "clusterrolebinding",
-        USER,
-        "--clusterrole=cluster-admin",
-        f"--serviceaccount=default:{USER}",
-    )
+    create_account(control_plane)
     return control_plane
 
 

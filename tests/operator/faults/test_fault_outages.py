@@ -15,7 +15,7 @@ def test_a_short_outage_ends_no_operator(stage: Stage) -> None:
         stage.settle()
         stage.proxy.go_down()
         stage.kubectl("scale", "deployment/smollm2", "--replicas=1")
-        time.sleep(4)
+        time.sleep(3)
         stage.proxy.come_up()
         stage.expect_undisturbed()
     assert ends == [0]

@@ -6,12 +6,14 @@ import pytest
 
 from fault_proxy import LOST, UNANSWERED, Call, Fault, refuse
 from faulted_stage import Stage
+from operator_process import wait_until
 
 pytestmark = pytest.mark.component
 
 IMPATIENT = {"workqueue__FIRST_DELAY_SECONDS": 0.05, "workqueue__LONGEST_DELAY_SECONDS": 0.2}
+BUSY = refuse(429, "too many requests", Retry_After="1")
 FAULTS = (
-    refuse(429, "too many requests", Retry_After="1"),
+    refuse(429, "too many requests"),
     refuse(409, "the object has been modified"),
     refuse(500, "etcdserver: request timed out"),
     refuse(503, "apiserver is shutting down"),
@@ -29,6 +31,8 @@ def test_every_write_may_meet_every_fault_once(stage: Stage) -> None:
             return None
         met[call.method, call.path] += 1
         turn = met[call.method, call.path] - 1
+        if turn == 0 and call.plural == "deployments":
+            return BUSY
         return FAULTS[turn] if turn < len(FAULTS) else None
 
     stage.proxy.rule = rule
@@ -48,7 +52,7 @@ def test_every_list_may_fail_at_first(stage: Stage) -> None:
         if call.method != "GET" or call.is_lease:
             return None
         met[call.path] += 1
-        busy = refuse(503, "apiserver is shutting down", Retry_After="1")
+        busy = refuse(503, "apiserver is shutting down")
         return {1: refuse(500), 2: busy}.get(met[call.path])
 
     stage.proxy.rule = rule
@@ -80,3 +84,41 @@ def test_a_write_may_take_as_long_as_an_admission_webhook_may(stage: Stage) -> N
         stage.wait_ready()
         stage.expect_undisturbed()
         assert "API request failed" not in operator.log
+
+
+def test_a_webhook_that_is_down_is_named_until_it_is_mended(stage: Stage) -> None:
+    break_webhook(stage)
+    with stage.start():
+        stage.apply()
+        failed = wait_until(
+            "The webhook is named",
+            lambda: (
+                (found := stage.node.condition("smollm2", "PodsCreated")).get("reason")
+                == "WebhookFailed"
+                and found
+            ),
+        )
+        assert "down.test.dev" in failed["message"]
+        stage.kubectl("delete", "validatingwebhookconfiguration", stage.node.namespace)
+        stage.wait_ready()
+        stage.expect_undisturbed()
+
+
+def break_webhook(stage: Stage) -> None:
+    """Have the API server ask about each Deployment of the story, at an address that is dead."""
+    label = {"kubernetes.io/metadata.name": stage.node.namespace}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+    webhook = {
+        "name": "down.test.dev",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": label},
+        "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    body = {"metadata": {"name": stage.node.namespace}, "webhooks": [webhook]}
+    status, answer = stage.node.server.request("POST", path, body)
+    if status != 201:
+        raise RuntimeError(answer["message"])

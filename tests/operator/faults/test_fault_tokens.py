@@ -57,7 +57,7 @@ def test_an_api_server_that_knows_no_token_for_a_moment_ends_nothing(
         stage.proxy.rule = lambda call: refuse(401, "Unauthorized")
         stage.proxy.cut_watches()
         stage.kubectl("delete", "service/smollm2", "--wait=false")
-        time.sleep(3)
+        time.sleep(2)
         stage.proxy.rule = lambda call: None
         stage.expect_undisturbed()
     assert ends == [0]
