@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate model kube cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator model kube cluster
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there 
 
 evaluate: $(VENV)/made model ## lm-eval's answers of a served model, as a client would get them
 	$(BIN)/python bench/evaluate.py
+
+bench-operator: $(VENV)/made kube ## what the operator costs with 1,000 services and 3,000 pods, as a table
+	$(BIN)/python bench/operator_scale.py
 
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from forebay_operator.applied import check, content_of, remember, stamp
+from forebay_operator.applied import check, content_of, digest_of, remember, stamp
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.kinds import DELETION_COST, INFERENCE_SERVICE, POD, Kind, find_kind
 from forebay_operator.lease import FAILURES
@@ -106,7 +106,7 @@ class Applier:
         """Write the whole status if it is not what is there."""
         stored = service.get("status") or {}
         memory = self._memory
-        if status == stored or (status == memory.status and stored == memory.stored_status):
+        if status == stored or memory.told == (digest_of(status), digest_of(stored)):
             return
         metadata = service["metadata"]
         names = ("name", "namespace", "uid")
@@ -117,7 +117,7 @@ class Applier:
             "status": status,
         }
         written = await self._cluster.apply(INFERENCE_SERVICE, manifest, "status")
-        memory.status, memory.stored_status = status, written.get("status") or {}
+        memory.told = digest_of(status), digest_of(written.get("status") or {})
         self._expect(INFERENCE_SERVICE, written)
 
     @contextmanager

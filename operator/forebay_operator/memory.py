@@ -22,10 +22,8 @@ class Memory:
     """Monotonic time of the last of them."""
     num_passing: int = 0
     """How often in a row a child was not taken for a reason that should have passed."""
-    status: Object | None = None
-    """The status as it was written last."""
-    stored_status: Object | None = None
-    """What the API server made of it."""
+    told: tuple[str, str] = ("", "")
+    """Digests of the status as it was written last, and of what the API server made of it."""
     posted: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Monotonic time by what an Event said."""
     asked_for: set[str] = field(default_factory=set)

@@ -1,5 +1,6 @@
 """What is left of an object is what decisions read."""
 
+import json
 from typing import Any
 
 import pytest
@@ -51,3 +52,13 @@ def test_what_is_trimmed_already_stays_as_it_is() -> None:
     once = trim(item)
     assert once["metadata"]["managedFields"] == [{"manager": "kubectl", "fieldsV1": replicas}]
     assert trim(once) == once
+
+
+def test_what_objects_say_alike_is_in_memory_once() -> None:
+    def parse() -> Any:
+        text = {"kind": "Pod", "metadata": METADATA, "status": {"phase": "Run" + "ning" * 9}}
+        return trim(json.loads(json.dumps(text)))
+
+    one, other = parse(), parse()
+    assert one["status"]["phase"] is other["status"]["phase"]
+    assert next(iter(one["status"])) is next(iter(other["status"]))
