@@ -7,6 +7,8 @@ MANAGED_LABEL = {_MANAGED_BY: "forebay"}
 MANAGED_SELECTOR = f"{_MANAGED_BY}=forebay"
 SERVICE_LABEL = "forebay.dev/inference-service"
 INSPECTION_LABEL = "forebay.dev/inspection-of"
+TEMPLATE_HASH_LABEL = "forebay.dev/template-hash"
+"""Of pods: which template they were made from."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 

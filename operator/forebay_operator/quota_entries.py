@@ -1,6 +1,6 @@
 """What a VRAMQuota's status says of each service: the ledger by which services are admitted.
 
-`planning.quota_status` writes it, and nobody else does, so that two services that ask at once
+`planning.quota.ledger` writes it, and nobody else does, so that two services that ask at once
 cannot both be granted the same memory.
 """
 

@@ -3,34 +3,15 @@
 A condition that does not apply is absent. Their order is that of an object's life.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
-
-from forebay_operator.observed import Object
-from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.contest import CONDITION as CONTEST
-from forebay_operator.planning.contest import describe_contest
-from forebay_operator.planning.inspection import describe_model
+from forebay_operator.planning.condition import Condition, Status, failed
+from forebay_operator.planning.inspection.knowledge import describe_model
 from forebay_operator.planning.memory_report import judge_memory
 from forebay_operator.planning.outlook import Outlook
-from forebay_operator.planning.progress import Progress
-from forebay_operator.planning.quota_admission import PENDING
-from forebay_operator.planning.rollout import REPLACING
-from forebay_operator.planning.situation import Manifest, find_condition
-from forebay_operator.planning.timestamps import to_time
-
-Status = Literal["True", "False", "Unknown"]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What one condition says now."""
-
-    type: str
-    status: Status
-    reason: str
-    message: str
+from forebay_operator.planning.quota.admission import PENDING
+from forebay_operator.planning.rollout.pace import REPLACING
+from forebay_operator.planning.rollout.progress import Progress
+from forebay_operator.planning.scaling.contest import CONDITION as CONTEST
+from forebay_operator.planning.scaling.contest import describe_contest
 
 
 def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
@@ -49,26 +30,6 @@ def build_conditions(outlook: Outlook) -> tuple[Condition, ...]:
         _judge_contest(outlook),
     )
     return tuple(condition for condition in found if condition is not None)
-
-
-def failed(condition_type: str, cause: Cause) -> Condition:
-    """A condition that is False for a cause."""
-    return Condition(condition_type, "False", cause.reason, cause.message)
-
-
-def stamp_condition(condition: Condition, service: Object, now: datetime) -> Manifest:
-    """Give a condition its generation, and the time of its last flip."""
-    conditions = (service.get("status") or {}).get("conditions")
-    previous = find_condition(conditions, condition.type)
-    has_flipped = previous.get("status") != condition.status
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "observedGeneration": service["metadata"].get("generation", 1),
-        "lastTransitionTime": to_time(now) if has_flipped else previous["lastTransitionTime"],
-    }
 
 
 def _judge_model(outlook: Outlook) -> Condition:

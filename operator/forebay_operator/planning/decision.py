@@ -11,18 +11,18 @@ from forebay_operator.planning.children.serving import (
     build_network_service,
     build_service_account,
 )
-from forebay_operator.planning.draining import choose_deletion_costs, seconds_to_retell
-from forebay_operator.planning.drains import follow_drains
-from forebay_operator.planning.headcount import count_heads
-from forebay_operator.planning.inspection import ModelKnowledge, plan_inspection
+from forebay_operator.planning.draining.drains import follow_drains
+from forebay_operator.planning.draining.leaving import choose_deletion_costs, seconds_to_retell
+from forebay_operator.planning.inspection.knowledge import ModelKnowledge, plan_inspection
 from forebay_operator.planning.memory_report import report_memory
 from forebay_operator.planning.notes import write_notes
-from forebay_operator.planning.nudge import choose_nudge
 from forebay_operator.planning.outlook import Outlook
-from forebay_operator.planning.progress import read_progress
-from forebay_operator.planning.quota_admission import Admission, admit
-from forebay_operator.planning.retry import Retry, choose_retry
-from forebay_operator.planning.revision import (
+from forebay_operator.planning.quota.admission import Admission, admit
+from forebay_operator.planning.rollout.nudge import choose_nudge
+from forebay_operator.planning.rollout.pace import RolloutStep, choose_rollout_step
+from forebay_operator.planning.rollout.progress import read_progress
+from forebay_operator.planning.rollout.retry import Retry, choose_retry
+from forebay_operator.planning.rollout.revision import (
     Revision,
     build_revision,
     find_revision,
@@ -30,8 +30,8 @@ from forebay_operator.planning.revision import (
     plan_history,
     running_revision,
 )
-from forebay_operator.planning.rollout import RolloutStep, choose_rollout_step
-from forebay_operator.planning.scaling import ScalingStep, plan_replicas
+from forebay_operator.planning.scaling.headcount import count_heads
+from forebay_operator.planning.scaling.replicas import ScalingStep, plan_replicas
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
 from forebay_operator.planning.standstill import plan_invalid_spec
@@ -134,9 +134,10 @@ def _build_children(outlook: Outlook) -> tuple[Manifest, ...]:
     children += outlook.knowledge.children
     if outlook.revision is not None:
         template, pace = outlook.revision.template, outlook.rollout.pace
+        nudge = outlook.nudge.annotations
         num_pods, num_successors = outlook.headcount.num_told, outlook.headcount.num_successors
         children.append(outlook.revision.manifest)
-        children.append(build_deployment(service, template, num_pods, pace, outlook.nudge))
+        children.append(build_deployment(service, template, num_pods, pace, nudge))
         children.append(build_disruption_budget(service, num_successors))
     return tuple(children)
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from forebay_operator.planned import Note
-from forebay_operator.planning.model_pin import warn_of_tag
-from forebay_operator.planning.rollout import REPLACING
-from forebay_operator.planning.scaling_report import Decision
+from forebay_operator.planning.inspection.pin import warn_of_tag
+from forebay_operator.planning.rollout.pace import REPLACING
+from forebay_operator.planning.scaling.report import Decision
 from forebay_operator.planning.situation import Manifest, Situation, find_condition
 
 _ANNOUNCED = ("ModelInspected", "Fits", "Admitted", "Ready")

@@ -6,14 +6,14 @@ from forebay_operator.observed import Observed
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.causes.device import explain_cpu
 from forebay_operator.planning.causes.refusals import explain_refusal
-from forebay_operator.planning.headcount import Headcount
-from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.inspection.knowledge import ModelKnowledge
 from forebay_operator.planning.memory_report import MemoryReport
-from forebay_operator.planning.nudge import Nudge
-from forebay_operator.planning.progress import Progress
-from forebay_operator.planning.quota_admission import Admission
-from forebay_operator.planning.revision import Revision
-from forebay_operator.planning.rollout import RolloutStep
+from forebay_operator.planning.quota.admission import Admission
+from forebay_operator.planning.rollout.nudge import Nudge
+from forebay_operator.planning.rollout.pace import RolloutStep
+from forebay_operator.planning.rollout.progress import Progress
+from forebay_operator.planning.rollout.revision import Revision
+from forebay_operator.planning.scaling.headcount import Headcount
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.sizing import Sizing
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from forebay_operator.kinds import TEMPLATE_HASH_LABEL
 from forebay_operator.observed import Object, PodLoad
-from forebay_operator.planning.children.metadata import TEMPLATE_HASH_LABEL
 from forebay_operator.planning.situation import find_condition
 from forebay_operator.planning.timestamps import parse_time
 

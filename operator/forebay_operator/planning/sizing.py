@@ -13,9 +13,9 @@ from forebay_operator.planning.causes.gpu_nodes import (
     describe_nodes,
     explain_no_gpus,
 )
-from forebay_operator.planning.gpus import MOST_GPUS, GpuNode, read_gpu_nodes
-from forebay_operator.planning.node_selector import Term, write_selector
-from forebay_operator.planning.pinning import build_pin
+from forebay_operator.planning.nodes.gpus import MOST_GPUS, GpuNode, read_gpu_nodes
+from forebay_operator.planning.nodes.pinning import build_pin
+from forebay_operator.planning.nodes.selector import Term, write_selector
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.service import Service
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note, Plan
-from forebay_operator.planning.conditions import Condition, Status, stamp_condition
+from forebay_operator.planning.condition import Condition, Status, stamp_condition
 from forebay_operator.planning.situation import Manifest, find_condition
 
 SPEC_INVALID = "SpecInvalid"

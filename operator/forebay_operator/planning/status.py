@@ -2,8 +2,9 @@
 
 from forebay_operator.planning.children.metadata import selector_labels
 from forebay_operator.planning.children.serving import service_url
-from forebay_operator.planning.conditions import build_conditions, stamp_condition
-from forebay_operator.planning.draining import list_draining
+from forebay_operator.planning.condition import stamp_condition
+from forebay_operator.planning.conditions import build_conditions
+from forebay_operator.planning.draining.leaving import list_draining
 from forebay_operator.planning.outlook import Outlook
 from forebay_operator.planning.situation import Manifest
 

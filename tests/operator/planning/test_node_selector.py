@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from forebay_operator.planning.node_selector import may_run_on
+from forebay_operator.planning.nodes.selector import may_run_on
 
 NODE = {"metadata": {"name": "a", "labels": {"pool": "gpu", "gen": "4"}}}
 

@@ -8,7 +8,7 @@ import yaml
 
 from forebay_operator.observed import MEMORY_TERMS, PodLoad
 from forebay_operator.planning import plan
-from forebay_operator.planning.quota_status import plan_quotas
+from forebay_operator.planning.quota.ledger import plan_quotas
 from forebay_runtime.cli import main
 from observed_builder import (
     LLAMA_13B,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forebay_operator.planned import Plan
 from forebay_operator.planning import plan
-from forebay_operator.planning.node_selector import matches_any, matches_term
+from forebay_operator.planning.nodes.selector import matches_any, matches_term
 from gpu_sizing import ENGINE, MIB_16, MIB_80, URI, gpus, sized, told
 from observed_builder import NOW, child, condition_of, gpu_node, labelled_node, observed, says
 from observed_builder import service as build

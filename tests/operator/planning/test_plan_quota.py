@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.planned import Plan
-from forebay_operator.planning.quota_status import plan_quotas
+from forebay_operator.planning.quota.ledger import plan_quotas
 from forebay_operator.quota_entries import concerned
 from observed_builder import NOW, child, condition_of, load, says, service, text
 from toy_cluster import ToyCluster

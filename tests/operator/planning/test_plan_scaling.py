@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from forebay_operator.observed import PodLoad, ScalingMemory
 from forebay_operator.planned import Tally
-from forebay_operator.planning.scaling import can_shrink
-from forebay_operator.planning.scaling import decide as decide_by
-from forebay_operator.planning.scaling_inputs import Queue
-from forebay_operator.planning.scaling_report import Decision
-from forebay_operator.planning.schedules import Timetable
+from forebay_operator.planning.scaling.inputs import Queue
+from forebay_operator.planning.scaling.replicas import can_shrink
+from forebay_operator.planning.scaling.replicas import decide as decide_by
+from forebay_operator.planning.scaling.report import Decision
+from forebay_operator.planning.scaling.schedules import Timetable
 from forebay_operator.service import Scaling
 from observed_builder import NOW, at, child, condition, leaving, load, service, text
 from toy_cluster import ToyCluster

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.planning import plan
-from forebay_operator.planning.schedules import read_timetable
+from forebay_operator.planning.scaling.schedules import read_timetable
 from forebay_operator.service import Scaling, Schedule
 from observed_builder import child, condition_of, load, observed, service
 from toy_cluster import ToyCluster

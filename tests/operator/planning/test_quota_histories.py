@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebay_operator.planning.quota_status import plan_quotas
+from forebay_operator.planning.quota.ledger import plan_quotas
 from observed_builder import NOW, service, text
 from toy_cluster import ToyCluster
 

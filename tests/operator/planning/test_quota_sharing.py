@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_operator.planning.quota_sharing import Claimant, share_out
+from forebay_operator.planning.quota.sharing import Claimant, share_out
 
 
 def one(name: str, claimed: int, running: int = 0, granted: int = 0) -> Claimant:

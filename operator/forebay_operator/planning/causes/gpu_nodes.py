@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from forebay_budget.quantity import format_bytes
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.gpu_labels import MIB, describe_kind
-from forebay_operator.planning.gpus import GpuNode, count_advertised
-from forebay_operator.planning.node_selector import labels_of
+from forebay_operator.planning.nodes.gpu_labels import MIB, describe_kind
+from forebay_operator.planning.nodes.gpus import GpuNode, count_advertised
+from forebay_operator.planning.nodes.selector import labels_of
 from forebay_operator.planning.situation import Situation
 
 _GPU_RESOURCE = re.compile(

@@ -7,7 +7,7 @@ from forebay_budget.quantity import parse_quantity
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause, trim
 from forebay_operator.planning.causes.patient import Patient
-from forebay_operator.planning.node_selector import may_run_on
+from forebay_operator.planning.nodes.selector import may_run_on
 from forebay_operator.planning.pods import pod_condition
 from forebay_operator.service import Service
 

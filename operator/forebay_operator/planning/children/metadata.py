@@ -10,8 +10,6 @@ from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
-TEMPLATE_HASH_LABEL = "forebay.dev/template-hash"
-
 
 def build_metadata(service: Service, name: str, labels: dict[str, str] | None = None) -> Manifest:
     """Metadata of a child: ours by label, the InferenceService's by controller reference.

@@ -4,7 +4,7 @@ They pass the `restricted` Pod Security Standard.
 """
 
 from forebay_operator.planning.children.metadata import service_account_name
-from forebay_operator.planning.placement import list_tolerations
+from forebay_operator.planning.nodes.placement import list_tolerations
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 

@@ -1,12 +1,8 @@
 """The pod template that serves one plan; it will be pinned, so it names every number."""
 
-from forebay_operator.kinds import MANAGED_LABEL
+from forebay_operator.kinds import MANAGED_LABEL, TEMPLATE_HASH_LABEL
 from forebay_operator.planning.children.hub_trust import build_hub_trust
-from forebay_operator.planning.children.metadata import (
-    TEMPLATE_HASH_LABEL,
-    fingerprint,
-    selector_labels,
-)
+from forebay_operator.planning.children.metadata import fingerprint, selector_labels
 from forebay_operator.planning.children.model_source import build_model_volumes
 from forebay_operator.planning.children.pod_frame import build_confinement, build_placement
 from forebay_operator.planning.children.runtime_container import (
@@ -14,7 +10,7 @@ from forebay_operator.planning.children.runtime_container import (
     TemplateInputs,
     build_runtime_container,
 )
-from forebay_operator.planning.pinning import add_pin
+from forebay_operator.planning.nodes.pinning import add_pin
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import PodTemplate, Service
 

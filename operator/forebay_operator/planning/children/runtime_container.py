@@ -8,7 +8,7 @@ from forebay_budget.sizing import Fit
 from forebay_operator.observed import Object, Settings
 from forebay_operator.planning.children.model_source import build_hub_env, model_argument
 from forebay_operator.planning.children.pod_frame import build_container_security
-from forebay_operator.planning.node_selector import Term
+from forebay_operator.planning.nodes.selector import Term
 from forebay_operator.planning.pods import RUNTIME_CONTAINER
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service

@@ -1,16 +1,19 @@
 """What serves beside the pinned template: account, Service, Deployment and disruption budget."""
 
+from typing import Literal
+
 from forebay_operator.planning.children.metadata import (
     build_metadata,
     selector_labels,
     service_account_name,
 )
-from forebay_operator.planning.nudge import Nudge
-from forebay_operator.planning.rollout import Pace
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Service
 
 MOST_REPLICA_SETS = 3
+
+Pace = Literal["Surge", "Replace", "Restart"]
+"""How a template reaches the pods: with one pod more, with one less, or all at once."""
 _ROLLING: dict[Pace, dict[str, int | str]] = {
     "Surge": {"maxSurge": 1, "maxUnavailable": 0},
     "Replace": {"maxSurge": 0, "maxUnavailable": 1},
@@ -67,12 +70,12 @@ def build_disruption_budget(service: Service, num_successors: int) -> Manifest:
 
 
 def build_deployment(
-    service: Service, template: Manifest, num_replicas: int, pace: Pace, nudge: Nudge
+    service: Service, template: Manifest, num_replicas: int, pace: Pace, annotations: Manifest
 ) -> Manifest:
     """Pods of one template, rolled at one pace."""
     metadata = build_metadata(service, service.name)
-    if nudge.annotations:
-        metadata["annotations"] = nudge.annotations
+    if annotations:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

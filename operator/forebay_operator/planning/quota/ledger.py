@@ -5,8 +5,8 @@ from datetime import datetime
 
 from forebay_budget.quantity import format_bytes, parse_quantity, to_exact_quantity
 from forebay_operator.observed import Object
-from forebay_operator.planning.conditions import Condition, stamp_condition
-from forebay_operator.planning.quota_sharing import Claimant, share_out
+from forebay_operator.planning.condition import Condition, stamp_condition
+from forebay_operator.planning.quota.sharing import Claimant, share_out
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.quota_entries import (
     Entry,

@@ -15,14 +15,14 @@ from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.children.inspection_job import build_inspection_job
 from forebay_operator.planning.children.metadata import reference_to
-from forebay_operator.planning.inspection_verdict import (
+from forebay_operator.planning.inspection.pin import find_pinned_uri, warn_of_tag
+from forebay_operator.planning.inspection.verdict import (
     Verdict,
     finish_of,
     pod_of,
     read_verdict,
     standing_cause,
 )
-from forebay_operator.planning.model_pin import find_pinned_uri, warn_of_tag
 from forebay_operator.planning.situation import (
     Manifest,
     Situation,

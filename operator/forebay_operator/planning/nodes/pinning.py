@@ -8,8 +8,8 @@ are used too.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from forebay_operator.planning.gpus import GpuNode
-from forebay_operator.planning.node_selector import Term, labels_of, matches_term
+from forebay_operator.planning.nodes.gpus import GpuNode
+from forebay_operator.planning.nodes.selector import Term, labels_of, matches_term
 from forebay_operator.planning.situation import Manifest
 
 _HOSTNAME = "kubernetes.io/hostname"

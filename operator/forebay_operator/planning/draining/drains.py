@@ -11,7 +11,7 @@ from datetime import timedelta
 from forebay_operator.observed import LeavingPod, Object
 from forebay_operator.planned import Note, Tally
 from forebay_operator.planning.children.pod_template import STOP_MARGIN_SECONDS
-from forebay_operator.planning.departure import explain_departure
+from forebay_operator.planning.draining.departure import explain_departure
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
     container_status,

@@ -12,9 +12,9 @@ from datetime import datetime
 from forebay_operator.observed import ScalingMemory
 from forebay_operator.planned import Tally
 from forebay_operator.planning.pods import created_at, is_ready, pod_condition
-from forebay_operator.planning.scaling_inputs import Queue, read_inputs, to_queue
-from forebay_operator.planning.scaling_report import Decision, report_scaling
-from forebay_operator.planning.schedules import Timetable, read_timetable
+from forebay_operator.planning.scaling.inputs import Queue, read_inputs, to_queue
+from forebay_operator.planning.scaling.report import Decision, report_scaling
+from forebay_operator.planning.scaling.schedules import Timetable, read_timetable
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import parse_time
 from forebay_operator.service import Scaling

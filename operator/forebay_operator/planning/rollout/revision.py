@@ -13,14 +13,13 @@ from forebay_operator.kinds import CONTROLLER_REVISION
 from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
 from forebay_operator.planning.children.metadata import (
-    TEMPLATE_HASH_LABEL,
     build_metadata,
     fingerprint,
     reference_to,
 )
 from forebay_operator.planning.children.pod_template import build_pod_template
 from forebay_operator.planning.children.runtime_container import TemplateInputs
-from forebay_operator.planning.inspection import ModelKnowledge
+from forebay_operator.planning.inspection.knowledge import ModelKnowledge
 from forebay_operator.planning.pods import is_ready, template_hash
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing
@@ -55,8 +54,7 @@ class Revision:
 
     @property
     def template_hash(self) -> str:
-        digest: str = self.template["metadata"]["labels"][TEMPLATE_HASH_LABEL]
-        return digest
+        return template_hash(self.template)
 
     @property
     def plan(self) -> Manifest:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.pods import pod_condition, template_hash
+from forebay_operator.planning.scaling.successors import list_endings, node_of
 from forebay_operator.planning.situation import Situation
-from forebay_operator.planning.successors import list_endings, node_of
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,20 @@ at a time and after that was announced. Pods that only fail are kept for nobody.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.diagnosis import diagnose_pod
 from forebay_operator.planning.causes.patient import Patient
+from forebay_operator.planning.children.serving import Pace
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
     is_leaving,
     pod_condition,
     template_hash,
 )
-from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.rollout.progress import Progress
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import seconds_since
-
-Pace = Literal["Surge", "Replace", "Restart"]
 
 REPLACING = "Replacing"
 """The reason of `Progressing` that announces a pod drained before its successor starts."""

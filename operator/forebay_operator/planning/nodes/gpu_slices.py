@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from forebay_budget.quantity import parse_quantity
 from forebay_operator.observed import Object
-from forebay_operator.planning.gpu_labels import MIB, MOST_MIB, GpuReading
+from forebay_operator.planning.nodes.gpu_labels import MIB, MOST_MIB, GpuReading
 
 _PRODUCT_ATTRIBUTES = ("productName", "model")
 _PARTIAL_TYPES = frozenset({"mig", "vfio"})

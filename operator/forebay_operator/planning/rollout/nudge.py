@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forebay_operator.planning.children.metadata import fingerprint
-from forebay_operator.planning.progress import Progress
+from forebay_operator.planning.rollout.progress import Progress
 from forebay_operator.planning.situation import Manifest, Situation
 
 NUDGE_ANNOTATION = "forebay.dev/try-again"

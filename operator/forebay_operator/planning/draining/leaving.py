@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.departure import explain_departure
+from forebay_operator.planning.draining.departure import explain_departure
 from forebay_operator.planning.pods import (
     is_finished,
     is_leaving,
@@ -12,8 +12,8 @@ from forebay_operator.planning.pods import (
     pod_name,
     uid_of,
 )
+from forebay_operator.planning.scaling.successors import list_endings, node_of
 from forebay_operator.planning.situation import Manifest, Situation
-from forebay_operator.planning.successors import list_endings, node_of
 
 
 def choose_deletion_costs(situation: Situation, num_replicas: int) -> tuple[tuple[str, int], ...]:

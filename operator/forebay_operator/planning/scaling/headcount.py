@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from forebay_operator.observed import Contest
 from forebay_operator.planned import Note
-from forebay_operator.planning.contest import rule_contest
+from forebay_operator.planning.scaling.contest import rule_contest
+from forebay_operator.planning.scaling.successors import plan_successors
 from forebay_operator.planning.situation import Situation
-from forebay_operator.planning.successors import plan_successors
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Room is no question here: a node whose GPUs are all taken counts, because they c
 """
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.node_selector import (
+from forebay_operator.planning.nodes.selector import (
     labels_of,
     matches_any,
     read_required,

@@ -1,6 +1,6 @@
 """What a service may do under its namespace's VRAMQuotas: start, roll out, and grow how far.
 
-The ledger in the quotas' status decides (`quota_status`); a service that it does not grant its
+The ledger in the quotas' status decides (`ledger`); a service that it does not grant its
 claim keeps what it has.
 """
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from forebay_budget.quantity import format_bytes, parse_quantity, to_exact_quantity
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.revision import Revision
+from forebay_operator.planning.rollout.revision import Revision
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.quota_entries import (
     Entry,

@@ -7,9 +7,9 @@ one pod more for each successor, so none of them holds a node back.
 
 from dataclasses import dataclass
 
-from forebay_operator.endings import find_ending
 from forebay_operator.observed import Object
 from forebay_operator.planned import Note
+from forebay_operator.planning.nodes.endings import find_ending
 from forebay_operator.planning.pods import is_ready, pod_name
 from forebay_operator.planning.situation import Situation
 

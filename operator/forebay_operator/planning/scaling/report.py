@@ -6,8 +6,8 @@ for why there are two replicas shall find it.
 
 from dataclasses import dataclass
 
-from forebay_operator.planning.scaling_inputs import ScalingInputs, describe_inputs
-from forebay_operator.planning.schedules import Timetable
+from forebay_operator.planning.scaling.inputs import ScalingInputs, describe_inputs
+from forebay_operator.planning.scaling.schedules import Timetable
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import seconds_since, to_time
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from forebay_operator.observed import Object
-from forebay_operator.planning.gpu_labels import GpuReading, read_labels
-from forebay_operator.planning.gpu_slices import read_slices
-from forebay_operator.planning.node_selector import labels_of
-from forebay_operator.planning.placement import explain_exclusion
+from forebay_operator.planning.nodes.gpu_labels import GpuReading, read_labels
+from forebay_operator.planning.nodes.gpu_slices import read_slices
+from forebay_operator.planning.nodes.placement import explain_exclusion
+from forebay_operator.planning.nodes.selector import labels_of
 from forebay_operator.service import Service
 
 MOST_GPUS = 8

@@ -1,0 +1,1 @@
+"""Which pods leave, why, and how their drains end."""

@@ -1,0 +1,1 @@
+"""How many pods: the user's number or the queue's, schedules, and who else sets replicas."""
