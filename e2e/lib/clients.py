@@ -120,7 +120,7 @@ def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     """
     is_done = False
     for line in lines:
-        if not line:
+        if not line or line.startswith(":"):  # a comment: the server lives, and its answer waits
             continue
         if is_done or not line.startswith("data: "):
             raise ValueError(f"unexpected line in the stream: {line!r}")
