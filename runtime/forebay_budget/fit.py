@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from forebay_budget.demand import Device
-from forebay_budget.quantity import to_quantity
+from forebay_budget.quantity import to_exact_quantity, to_quantity
 from forebay_budget.terms import Terms
 
 
@@ -46,7 +46,7 @@ class Fit:
             "dtype": self.dtype,
             "kvCacheDtype": self.kv_cache_dtype,
             "kvCacheTokens": self.kv_cache_tokens,
-            "budget": to_quantity(self.budget_bytes),
+            "budget": to_exact_quantity(self.budget_bytes),
             "weights": to_quantity(self.terms.weights_bytes),
             "kvCache": to_quantity(self.terms.kv_cache_bytes),
             "activation": to_quantity(self.terms.activation_bytes),

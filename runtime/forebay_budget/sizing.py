@@ -65,5 +65,4 @@ def _utilization(case: Case, split: Split) -> str | None:
 def _budget_bytes(case: Case, split: Split) -> int:
     if case.demand.budget_bytes is not None:
         return case.demand.budget_bytes
-    total = split.tp * split.terms.total_bytes
-    return total if case.demand.device == "GPU" else -(-total // MIB) * MIB
+    return -(-split.tp * split.terms.total_bytes // MIB) * MIB

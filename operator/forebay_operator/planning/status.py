@@ -1,11 +1,14 @@
 """The whole status of one decision."""
 
+from forebay_budget.quantity import to_exact_quantity
 from forebay_operator.planning.children.metadata import selector_labels
 from forebay_operator.planning.children.serving import service_url
 from forebay_operator.planning.condition import stamp_condition
 from forebay_operator.planning.conditions import build_conditions
 from forebay_operator.planning.draining.leaving import list_draining
 from forebay_operator.planning.outlook import Outlook
+from forebay_operator.planning.quota.admission import Claim, most_replicas
+from forebay_operator.planning.rollout.revision import serving_revisions
 from forebay_operator.planning.situation import Manifest
 
 
@@ -44,9 +47,15 @@ def _plan(outlook: Outlook) -> Manifest | None:
 
 
 def _vram(outlook: Outlook) -> Manifest | None:
-    """What VRAMQuotas count: at most, and now."""
-    if outlook.admission.claim is None:
+    """What VRAMQuotas count: at most, and now, where pods of an earlier spec may take more."""
+    told = (outlook.revision,) if outlook.revision else ()
+    running = max(
+        (one.vram_bytes for one in (*told, *serving_revisions(outlook.situation))), default=0
+    )
+    if outlook.admission.claim is None and not running:
         return None
+    claim = outlook.admission.claim or Claim(0, most_replicas(outlook.situation.service))
     heads = outlook.headcount
     num_replicas = heads.num_wanted - heads.num_successors if outlook.revision else 0
-    return outlook.admission.claim.to_status() | {"replicas": num_replicas}
+    now = {"replicas": num_replicas, "perRunningReplica": to_exact_quantity(running)}
+    return claim.to_status() | now

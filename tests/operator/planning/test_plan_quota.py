@@ -28,6 +28,11 @@ def neighbour(name: str, total: str, age: float = 7200, **spec: Any) -> dict[str
     return raw | {"metadata": raw["metadata"] | metadata, "status": {"vram": vram}}
 
 
+def on_cpu(name: str) -> dict[str, Any]:
+    """Another service of the namespace, which tells of no VRAM."""
+    return neighbour(name, "0", device="CPU") | {"status": {"plan": {"budget": "60Gi"}}}
+
+
 class Namespace:
     """One service that is planned, beside others that are only counted, under quotas."""
 
@@ -133,7 +138,8 @@ def test_one_that_waits_is_told_who_holds_what_and_every_knob() -> None:
     assert says(decided, "Fits") == ("True", "Fits")
     assert not child(decided, "Deployment") and not child(decided, "ControllerRevision")
     status = decided.status or {}
-    claim = {"perReplica": "40Gi", "mostReplicas": 1, "total": "40Gi", "replicas": 0}
+    claim = {"perReplica": "40Gi", "mostReplicas": 1, "total": "40Gi"}
+    claim |= {"replicas": 0, "perRunningReplica": "0"}
     assert status["vram"] == claim
     assert status["plan"]["budget"] == "40Gi"
 
@@ -230,6 +236,91 @@ def test_pods_beside_its_replicas_are_no_growth() -> None:
     assert space.num_pods == 2
 
 
+CRASHES: dict[str, Any] = {
+    "phase": "Running",
+    "conditions": [],
+    "containerStatuses": [{"name": "runtime", "started": False}],
+}
+"""A pod's status."""
+
+
+@pytest.mark.parametrize(
+    ("edit", "num_pods"),
+    [
+        ({"vram": {"budget": "10Gi", "gpuMemory": "80Gi"}}, 3),
+        ({"device": "CPU", "vram": None}, 3),
+        ({"device": "CPU", "vram": {"budget": "1Mi"}}, 2),
+        ({"device": "CPU", "vram": {"budget": "1Mi"}, "replicas": 4}, 2),
+    ],
+    ids=[
+        "to smaller replicas that do not start",
+        "to CPUs where they do not start",
+        "to a CPU that it does not fit into",
+        "to more on a CPU that it does not fit into",
+    ],
+)
+def test_pods_count_for_what_they_take_until_an_edit_has_reached_them(
+    edit: dict[str, Any], num_pods: int
+) -> None:
+    space = running(replicas=2)
+    space.cluster.fate = lambda pod: CRASHES
+    space.cluster.change(**edit)
+    space.settle()
+    assert space.num_pods == num_pods
+    assert space.quotas[0]["status"]["used"] == "80Gi"
+    space.others.append(neighbour("llama", "20Gi"))
+    space.settle()
+    assert space.quotas[0]["status"]["conditions"][0]["reason"] == "ServicesWait"
+    assert space.num_pods == num_pods
+
+
+@pytest.mark.parametrize(
+    ("edit", "used", "admitted"),
+    [
+        ({"vram": {"budget": "10Gi", "gpuMemory": "80Gi"}}, "20Gi", WITHIN),
+        ({"device": "CPU", "vram": None}, "0", ("", "")),
+    ],
+    ids=["smaller replicas", "CPUs"],
+)
+def test_what_an_edit_gives_back_is_free_once_it_has_reached_the_pods(
+    edit: dict[str, Any], used: str, admitted: tuple[str, str]
+) -> None:
+    space = running(replicas=2)
+    space.cluster.change(**edit)
+    decided = space.settle()
+    assert space.quotas[0]["status"]["used"] == used
+    assert (says(decided, "Ready"), says(decided, "Admitted")) == (READY, admitted)
+
+
+def test_a_cpus_memory_is_no_vram() -> None:
+    space = Namespace(quota("1Gi"), device="CPU", vram={}, replicas=2)
+    space.settle()
+    space.cluster.change(device="GPU", vram={"budget": "1Mi", "gpuMemory": "80Gi"})
+    decided = space.settle()
+    assert says(decided, "Ready") == ("False", "InsufficientMemory")
+    assert (space.num_pods, space.quotas[0]["status"]["used"]) == (2, "0")
+    space.cluster.change(**GPU)
+    assert says(space.settle(), "Ready") == EXCEEDED
+    assert (space.num_pods, space.quotas[0]["status"]["used"]) == (2, "0")
+
+
+@pytest.mark.parametrize(
+    ("budget", "claim", "words"),
+    [
+        (str(40 * 2**30 - 1), "40Gi", "has 40.0 GiB (1 byte too little): no other"),
+        ("40Gi", str(40 * 2**30 + 1), f"spec.budget to {40 * 2**30 + 1}, lower"),
+        ("80Gi", "102401Mi", "spec.budget to 102401Mi, lower"),
+    ],
+    ids=["less than it seems", "more than it seems", "more than three digits"],
+)
+def test_what_does_not_fit_by_little_says_by_how_much(budget: str, claim: str, words: str) -> None:
+    space = Namespace(quota(budget), vram={"budget": claim, "gpuMemory": "200Gi"})
+    decided = space.settle()
+    assert words in condition_of(decided, "Admitted")["message"]
+    space.change_budget(claim)
+    assert says(space.settle(), "Ready") == READY
+
+
 def test_an_edit_that_is_taken_back_takes_no_more_than_is_left() -> None:
     space = running()
     space.cluster.change(vram={"budget": "20Gi", "gpuMemory": "80Gi"})
@@ -313,7 +404,7 @@ def test_what_others_do_changes_no_word_of_a_service_that_is_admitted() -> None:
             "80Gi",
             ("False", "ServicesWait", "b (30.0 GiB more) do not fit"),
         ),
-        ((neighbour("a", "60Gi", device="CPU"),), "1Gi", ("True", "AllAdmitted", "0 services")),
+        ((on_cpu("a"),), "1Gi", ("True", "AllAdmitted", "0 services")),
     ],
     ids=["without services", "with one that fits", "with one that waits", "with one on a CPU"],
 )

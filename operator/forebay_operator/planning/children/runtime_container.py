@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from forebay_budget.quantity import to_quantity
+from forebay_budget.quantity import to_exact_quantity
 from forebay_budget.sizing import Fit
 from forebay_operator.observed import Object, Settings
 from forebay_operator.planning.children.model_source import build_hub_env, model_argument
@@ -78,7 +78,7 @@ def _build_resources(service: Service, fit: Fit) -> Manifest:
     if fit.device == "GPU":
         limits[service.vram.gpu_resource] = str(fit.tensor_parallel_size)
     else:
-        limits["memory"] = to_quantity(fit.budget_bytes)
+        limits["memory"] = to_exact_quantity(fit.budget_bytes)
     limits |= dict(service.pod_template.limits)
     requests = {"cpu": CPU_REQUEST} | limits | dict(service.pod_template.requests)
     return {"limits": limits, "requests": requests}

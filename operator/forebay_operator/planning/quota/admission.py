@@ -7,7 +7,7 @@ claim keeps what it has.
 from dataclasses import dataclass
 from typing import Literal
 
-from forebay_budget.quantity import format_bytes, parse_quantity, to_exact_quantity
+from forebay_budget.quantity import format_bytes, to_exact_quantity
 from forebay_operator.planning.causes.cause import Cause
 from forebay_operator.planning.rollout.revision import Revision
 from forebay_operator.planning.situation import Manifest, Situation
@@ -38,7 +38,7 @@ class Claim:
         return self.per_replica_bytes * self.most_replicas
 
     def to_status(self) -> Manifest:
-        """`status.vram`."""
+        """What `status.vram` says of it."""
         return {
             "perReplica": to_exact_quantity(self.per_replica_bytes),
             "mostReplicas": self.most_replicas,
@@ -69,9 +69,9 @@ def admit(situation: Situation, wished: Revision | None, present: Revision | Non
 
     wished is what shall run, present what the Deployment is set to.
     """
-    if wished is None or situation.service.device != "GPU":
+    if wished is None or not wished.vram_bytes:
         return Admission(wished)
-    claim = Claim(_replica_bytes(wished), most_replicas(situation.service))
+    claim = Claim(wished.vram_bytes, most_replicas(situation.service))
     quotas = situation.observed.quotas
     if not quotas:
         return Admission(wished, claim)
@@ -102,29 +102,25 @@ def _hold_back(
     """A changed template rolls out where as many replicas as run now are granted; else the present
     one stays. What runs is never cut, also where the ledger has not seen it yet."""
     running = _running_replicas(situation)
-    limit = granted_bytes // max(1, _replica_bytes(wished))
+    limit = granted_bytes // wished.vram_bytes
     if present is not None and present.template_hash == wished.template_hash:
         return wished, max(limit, running)
     if limit >= max(1, running):
         return wished, limit
-    if present is None:
-        return None, None
-    return present, max(granted_bytes // max(1, _replica_bytes(present)), running)
+    if present is None or not present.vram_bytes:
+        return present, None
+    return present, max(granted_bytes // present.vram_bytes, running)
 
 
 def _held_bytes(situation: Situation, present: Revision | None) -> int:
     """What runs before a quota has entered the service: it was here first."""
     if present is None:
         return 0
-    return _running_replicas(situation) * _replica_bytes(present)
+    return _running_replicas(situation) * present.vram_bytes
 
 
 def _running_replicas(situation: Situation) -> int:
     return running_replicas(situation.observed.service, situation.observed.deployment)
-
-
-def _replica_bytes(revision: Revision) -> int:
-    return parse_quantity(revision.plan["budget"])
 
 
 def _entry_of(service: Service, entries: tuple[Entry, ...]) -> Entry | None:
@@ -151,16 +147,24 @@ def _explain(situation: Situation, claim: Claim, granted_bytes: int) -> str:
     quota = find_smallest(situation.observed.quotas)
     service = situation.service
     others = [one for one in read_entries(quota) if one.uid != service.uid]
-    held_bytes = sum(one.granted_bytes for one in others)
-    needed = to_exact_quantity(held_bytes + claim.num_bytes)
+    needed_bytes = sum(one.granted_bytes for one in others) + claim.num_bytes
+    needed = to_exact_quantity(needed_bytes)
     knob = "spec.replicas" if service.scaling is None else "spec.scaling.maxReplicas"
     has = f" It keeps the {format_bytes(granted_bytes)} that it holds." if granted_bytes else ""
     return (
         f"{_count(claim)} do not fit into VRAMQuota {quota['metadata']['name']} of namespace "
-        f"{service.namespace}, which has {format_bytes(budget_of(quota))}: "
+        f"{service.namespace}, which has {_tell_budget(budget_of(quota), needed_bytes)}: "
         f"{_tell_holders(others)}; raise the quota's spec.budget to {needed}, lower {knob} or "
         f"spec.vram.budget here, or have others hold less.{has}"
     )
+
+
+def _tell_budget(budget_bytes: int, needed_bytes: int) -> str:
+    """What is too little by so little that both look the same says by how much."""
+    budget = format_bytes(budget_bytes)
+    if budget != format_bytes(needed_bytes):
+        return budget
+    return f"{budget} ({format_bytes(needed_bytes - budget_bytes)} too little)"
 
 
 def _tell_holders(others: list[Entry]) -> str:

@@ -52,18 +52,16 @@ def _share(
 ) -> list[Entry]:
     """Granted before is what any of the quotas says: one of them may be new."""
     known = [entry for quota in quotas for entry in read_entries(quota)]
-    asking = sorted(
-        ((_age(raw), raw) for raw in services if raw["spec"].get("device", "GPU") == "GPU"),
-        key=lambda pair: pair[0],
-    )
+    asking = sorted(((_age(raw), raw) for raw in services), key=lambda pair: pair[0])
     asked: dict[str, tuple[Claimant, Object]] = {}
     for (created, name), raw in asking:
         uid = raw["metadata"]["uid"]
         mine = [entry for entry in known if entry.uid == uid]
         before = max((entry.granted_bytes for entry in mine), default=0)
-        vram = (raw.get("status") or {}).get("vram")
-        if vram is None and not mine:
-            continue  # how much it needs is not known yet
+        status = raw.get("status") or {}
+        vram = status.get("vram")
+        if vram is None and not (mine and _may_hold(raw, status)):
+            continue  # on a CPU, or how much it needs is not known yet
         # A status that somebody wiped is written again; until then it asks for what it has.
         claimed = parse_quantity(vram["total"]) if vram else before
         running = _running_bytes(raw, deployments.get(uid), mine[0] if mine else None)
@@ -86,10 +84,16 @@ def _enter(claimant: Claimant, raw: Object, granted_bytes: int) -> Entry:
 
 def _running_bytes(raw: Object, deployment: Object | None, entry: Entry | None) -> int:
     """Pods that drain are over; a surge pod of a rollout is over soon, and is not counted."""
-    plan = (raw.get("status") or {}).get("plan")
-    known = entry.per_replica_bytes if entry else 0
-    each = parse_quantity(plan["budget"]) if plan else known
+    status = raw.get("status") or {}
+    vram, plan = status.get("vram") or {}, status.get("plan") or {}
+    known = to_exact_quantity(entry.per_replica_bytes if entry else 0)
+    each = parse_quantity(vram.get("perRunningReplica", plan.get("budget", known)))
     return running_replicas(raw, deployment) * each
+
+
+def _may_hold(raw: Object, status: Object) -> bool:
+    """Whether a service that tells nothing may have pods on GPUs."""
+    return not status.get("conditions") or raw["spec"].get("device", "GPU") == "GPU"
 
 
 def _age(raw: Object) -> tuple[str, str]:

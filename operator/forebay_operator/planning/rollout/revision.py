@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
+from forebay_budget.quantity import parse_quantity
 from forebay_operator.kinds import CONTROLLER_REVISION
 from forebay_operator.observed import Object
 from forebay_operator.planned import ObjectRef
@@ -20,7 +21,7 @@ from forebay_operator.planning.children.metadata import (
 from forebay_operator.planning.children.pod_template import build_pod_template
 from forebay_operator.planning.children.runtime_container import TemplateInputs
 from forebay_operator.planning.inspection.knowledge import ModelKnowledge
-from forebay_operator.planning.pods import is_ready, template_hash
+from forebay_operator.planning.pods import is_finished, is_leaving, is_ready, template_hash
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing
 from forebay_operator.service import Service
@@ -62,6 +63,12 @@ class Revision:
         plan: Manifest = self.data["plan"]
         return plan
 
+    @property
+    def vram_bytes(self) -> int:
+        """What one replica takes of GPUs' memory; 0 on a CPU."""
+        device = self.data["inputs"].get("device", Service.device)
+        return parse_quantity(self.plan["budget"]) if device == "GPU" else 0
+
 
 def find_revision(situation: Situation) -> Revision | None:
     """What the service was last rolled out with, or what still serves of this very spec.
@@ -88,6 +95,14 @@ def running_revision(situation: Situation) -> Revision | None:
     digest = template_hash(deployment["spec"]["template"])
     found = (_read_revision(situation, one, int(one["revision"])) for one in _rendered(situation))
     return next((one for one in found if one.template_hash == digest), None)
+
+
+def serving_revisions(situation: Situation) -> list[Revision]:
+    """What the pods that stay were made from, those of older templates included."""
+    pods = situation.observed.pods
+    digests = {template_hash(pod) for pod in pods if not is_leaving(pod) and not is_finished(pod)}
+    found = (_read_revision(situation, one, int(one["revision"])) for one in _rendered(situation))
+    return [one for one in found if one.template_hash in digests]
 
 
 def _read_revision(situation: Situation, stored: Object, number: int) -> Revision:
