@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from forebay_operator.applied import check, content_of, digest_of, remember, stamp
-from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.cluster import FAILURES, ApiError, Cluster
 from forebay_operator.kinds import DELETION_COST, INFERENCE_SERVICE, POD, Kind, find_kind
-from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
 from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object

@@ -12,20 +12,21 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
-from forebay_operator.cluster import KubernetesCluster
-from forebay_operator.exposition import Exposition
-from forebay_operator.gauges import Gauges
-from forebay_operator.heartbeats import Heartbeats
+from forebay_operator.cluster import FAILURES
 from forebay_operator.kinds import find_kind
-from forebay_operator.lease import FAILURES, LeaseHolder, LeaseLost
-from forebay_operator.liveness import Liveness
-from forebay_operator.metrics import Metrics
+from forebay_operator.kubernetes_cluster import KubernetesCluster
+from forebay_operator.lease import LeaseHolder, LeaseLost
+from forebay_operator.loads.scrape import Scraper
 from forebay_operator.observed import Object
 from forebay_operator.reconcile import Planner, Reconciler
 from forebay_operator.resync import Resync
-from forebay_operator.scrape import Scraper
 from forebay_operator.settings import ProcessSettings
 from forebay_operator.store import Store
+from forebay_operator.telemetry.exposition import Exposition
+from forebay_operator.telemetry.gauges import Gauges
+from forebay_operator.telemetry.heartbeats import Heartbeats
+from forebay_operator.telemetry.liveness import Liveness
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.worker import work
 from forebay_operator.workqueue import WorkQueue
 

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
-from forebay_operator.cluster import Cluster
+from forebay_operator.cluster import FAILURES, Cluster
 from forebay_operator.kinds import EVENT, EVENT_RECORD
-from forebay_operator.lease import FAILURES
 from forebay_operator.memory import Memory
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note

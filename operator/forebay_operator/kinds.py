@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+FIELD_MANAGER = "forebay"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_LABEL = {_MANAGED_BY: "forebay"}
 MANAGED_SELECTOR = f"{_MANAGED_BY}=forebay"

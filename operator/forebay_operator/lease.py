@@ -12,9 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
-
-from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.cluster import FAILURES, ApiError, Cluster
 from forebay_operator.kinds import LEASE
 from forebay_operator.observed import Object
 
@@ -31,8 +29,6 @@ RENEW_SECONDS = 2.0
 """From the beginning of one renewal to that of the next, if they do not take longer."""
 RETRY_SECONDS = 0.5
 SOON_SECONDS = 0.1
-
-FAILURES = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 
 
 class LeaseLost(Exception):

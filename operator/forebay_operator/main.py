@@ -16,7 +16,7 @@ from typing import Any
 
 import kopf
 
-from forebay_operator.cluster import PAGE_SIZE, ApiError, KubernetesCluster, nothing
+from forebay_operator.cluster import FAILURES, ApiError, nothing
 from forebay_operator.controller import Controller
 from forebay_operator.credentials import Login, load_configuration
 from forebay_operator.kinds import (
@@ -28,7 +28,7 @@ from forebay_operator.kinds import (
     WATCHED,
     Kind,
 )
-from forebay_operator.lease import FAILURES
+from forebay_operator.kubernetes_cluster import PAGE_SIZE, KubernetesCluster
 from forebay_operator.planning import plan
 from forebay_operator.settings import read_settings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from forebay_operator.apply import Applier, Refused, is_left_behind
-from forebay_operator.cluster import ApiError, Cluster
+from forebay_operator.cluster import FAILURES, ApiError, Cluster
 from forebay_operator.events import (
     READ_SELDOM_SECONDS,
     SETTLING_SECONDS,
@@ -16,7 +16,7 @@ from forebay_operator.events import (
     suspect_since,
 )
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD, RESOURCE_QUOTA
-from forebay_operator.lease import FAILURES
+from forebay_operator.loads.scrape import Scraper
 from forebay_operator.memory import Memory
 from forebay_operator.observe import (
     is_orphan,
@@ -29,7 +29,6 @@ from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
 from forebay_operator.planning.standstill import tell_internal_error
 from forebay_operator.quotas import QuotaKeeper
-from forebay_operator.scrape import Scraper
 from forebay_operator.shared_lists import READ_AGAIN_SECONDS, SharedLists
 from forebay_operator.store import Store, uid_of
 from forebay_operator.wall_clock import JumpWatch, shift

@@ -11,11 +11,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from forebay_operator.cluster import Cluster, Listing
+from forebay_operator.cluster import FAILURES, Cluster, Listing
 from forebay_operator.kinds import SURROUNDINGS, WATCHED, Kind
-from forebay_operator.lease import FAILURES
-from forebay_operator.metrics import Metrics
 from forebay_operator.store import Difference, Store
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)

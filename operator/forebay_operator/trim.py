@@ -7,8 +7,7 @@ from collections.abc import Set
 from sys import intern
 from typing import Any
 
-from forebay_operator.cluster import MANAGER
-from forebay_operator.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET, RESOURCE_SLICE
+from forebay_operator.kinds import DEPLOYMENT, FIELD_MANAGER, NODE, POD, REPLICA_SET, RESOURCE_SLICE
 from forebay_operator.observed import Object
 
 LONGEST_SHARED = 100
@@ -87,7 +86,7 @@ def _list_rivals(deployment: Object) -> list[Object]:
     return [
         {"manager": entry["manager"], "fieldsV1": {"f:spec": {"f:replicas": {}}}}
         for entry in deployment["metadata"].get("managedFields") or ()
-        if entry.get("manager") != MANAGER["fieldManager"]
+        if entry.get("manager") != FIELD_MANAGER
         and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
     ]
 

@@ -4,10 +4,11 @@ import logging
 from datetime import UTC, datetime
 
 from forebay_operator.apply import Refused
-from forebay_operator.lease import FAILURES, LeaseLost
-from forebay_operator.metrics import Metrics
+from forebay_operator.cluster import FAILURES
+from forebay_operator.lease import LeaseLost
 from forebay_operator.observed import Key
 from forebay_operator.reconcile import Reconciler
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)

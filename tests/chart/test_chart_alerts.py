@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from chart import render_objects
-from forebay_operator.gauges import Gauges
-from forebay_operator.metrics import PREFIX, Metrics
 from forebay_operator.store import Store
+from forebay_operator.telemetry.gauges import Gauges
+from forebay_operator.telemetry.metrics import PREFIX, Metrics
 from forebay_operator.workqueue import WorkQueue
 
 

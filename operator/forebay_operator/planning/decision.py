@@ -36,7 +36,7 @@ from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing, plan_sizing
 from forebay_operator.planning.standstill import plan_invalid_spec
 from forebay_operator.planning.status import build_status
-from forebay_operator.service import SpecError, parse_service
+from forebay_operator.service_parser import SpecError, parse_service
 
 REFUSED_SECONDS = 30.0
 """When to try again what the API server refused: no event tells that a quota grew."""

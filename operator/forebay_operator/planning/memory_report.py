@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forebay_budget.quantity import format_bytes, parse_quantity, to_quantity
-from forebay_operator.news import is_same_memory
+from forebay_operator.loads.news import is_same_memory
 from forebay_operator.observed import MEMORY_TERMS, Object
 from forebay_operator.planning.pods import is_ready, load_of, template_hash
 from forebay_operator.planning.rollout.revision import Revision

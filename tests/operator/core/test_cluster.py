@@ -9,8 +9,9 @@ from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
 
-from forebay_operator.cluster import ApiError, KubernetesCluster
+from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import DEPLOYMENT, LEASE, POD
+from forebay_operator.kubernetes_cluster import KubernetesCluster
 from forebay_operator.lease import LeaseLost
 
 MANIFEST = {"metadata": {"namespace": "team", "name": "llama"}}

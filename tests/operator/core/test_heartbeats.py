@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fake_cluster import FakeCluster
-from forebay_operator.heartbeats import Heartbeats
 from forebay_operator.lease import LeaseHolder
-from forebay_operator.liveness import LIMITS_SECONDS, LONGEST_WORK_SECONDS, Liveness
+from forebay_operator.loads.scrape import Scraper
 from forebay_operator.observed import Key
 from forebay_operator.resync import Resync
-from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store
+from forebay_operator.telemetry.heartbeats import Heartbeats
+from forebay_operator.telemetry.liveness import LIMITS_SECONDS, LONGEST_WORK_SECONDS, Liveness
 from forebay_operator.workqueue import WorkQueue
 from set_clock import SetClock
 
@@ -75,7 +75,7 @@ def test_ages_are_seconds_since_the_last_beat(world: World) -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """What loops appended when they beat; they do not pause."""
-    for place in ("lease.RENEW_SECONDS", "lease.RETRY_SECONDS", "scrape.FAST_SECONDS"):
+    for place in ("lease.RENEW_SECONDS", "lease.RETRY_SECONDS", "loads.scrape.FAST_SECONDS"):
         monkeypatch.setattr(f"forebay_operator.{place}", 0.0)
     return []
 

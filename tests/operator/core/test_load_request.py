@@ -2,7 +2,7 @@
 
 import pytest
 
-from forebay_operator.load_request import read_answer
+from forebay_operator.loads.request import read_answer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LONG = OK + b"content-length: 2\r\nServer: x\r\n\r\n"

@@ -6,12 +6,12 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from fake_cluster import FakeCluster
-from forebay_operator.gauges import Gauges
 from forebay_operator.lease import LeaseHolder
-from forebay_operator.metrics import Metrics, name_request
 from forebay_operator.observed import Key, PodLoad
 from forebay_operator.planned import Tally
 from forebay_operator.store import Store
+from forebay_operator.telemetry.gauges import Gauges
+from forebay_operator.telemetry.metrics import Metrics, name_request
 from forebay_operator.workqueue import WorkQueue
 from operator_metrics import OperatorMetrics, parse_operator_metrics
 from set_clock import SetClock

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from fake_cluster import FakeCluster
-from forebay_operator.gauges import Gauges
 from forebay_operator.lease import LeaseHolder
-from forebay_operator.metrics import PREFIX, Metrics
 from forebay_operator.store import Store
+from forebay_operator.telemetry.gauges import Gauges
+from forebay_operator.telemetry.metrics import PREFIX, Metrics
 from forebay_operator.workqueue import WorkQueue
 from set_clock import SetClock
 

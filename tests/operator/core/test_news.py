@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from forebay_operator.news import MEMORY_JITTER_BYTES, is_news
+from forebay_operator.loads.news import MEMORY_JITTER_BYTES, is_news
 from forebay_operator.observed import PodLoad
 
 MEMORY = {"weights": 2**30, "kvCache": 2**33, "activation": 2**28, "overhead": 2**30}

@@ -12,12 +12,12 @@ from fake_cluster import FakeCluster
 from forebay_operator.apply import MOST_PASSING, Refused
 from forebay_operator.cluster import ApiError
 from forebay_operator.kinds import DELETION_COST, DEPLOYMENT, INFERENCE_SERVICE, JOB, POD
-from forebay_operator.metrics import Metrics
+from forebay_operator.loads.scrape import Scraper
 from forebay_operator.observed import Key, Observed, Settings
 from forebay_operator.planned import Note, ObjectRef, Plan
 from forebay_operator.reconcile import BLIND_SECONDS, Reconciler
-from forebay_operator.scrape import Scraper
 from forebay_operator.store import Store
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.worker import work
 from forebay_operator.workqueue import WorkQueue
 

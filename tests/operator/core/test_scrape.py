@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from forebay_operator.loads.scrape import Scraper, Target, parse_load, read_load, to_target
 from forebay_operator.observed import Key, PodLoad
-from forebay_operator.scrape import Scraper, Target, parse_load, read_load, to_target
 from forebay_operator.store import Store
 from forebay_operator.workqueue import WorkQueue
 

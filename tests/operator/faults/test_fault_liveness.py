@@ -33,7 +33,7 @@ def test_a_blocked_event_loop_does_not_answer(
 def test_whoever_stands_by_is_alive_and_so_is_one_without_an_api_server(stage: Stage) -> None:
     with stage.start("operator-1") as leader:
         leader.wait_for("Lease was acquired")
-        with stage.start("operator-2", cluster__LEASE_TIMEOUT_SECONDS=0.5) as other:
+        with stage.start("operator-2", kubernetes_cluster__LEASE_TIMEOUT_SECONDS=0.5) as other:
             other.wait_for("Metrics are served")
             stage.proxy.set_reachable(False)
             other.wait_for("Lease could not be read or written")

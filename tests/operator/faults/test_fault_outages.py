@@ -26,7 +26,7 @@ def test_a_partition_longer_than_the_lease_ends_the_operator_and_its_successor_g
 ) -> None:
     short = {"DURATION": 4, "DEADLINE": 2.5, "LAST_WRITE": 3.5, "RENEW": 0.5}
     constants = {f"lease__{name}_SECONDS": value for name, value in short.items()}
-    with stage.keep_running(**constants, cluster__LEASE_TIMEOUT_SECONDS=1.0) as ends:
+    with stage.keep_running(**constants, kubernetes_cluster__LEASE_TIMEOUT_SECONDS=1.0) as ends:
         stage.settle()
         stage.proxy.set_reachable(False)
         stage.kubectl("delete", "service/smollm2", "deployment/smollm2")

@@ -15,10 +15,9 @@ from forebay_operator.service import (
     Rollout,
     Scaling,
     Service,
-    SpecError,
     Vram,
-    parse_service,
 )
+from forebay_operator.service_parser import SpecError, parse_service
 from observed_builder import (
     GIB,
     NOW,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.planning.rollout.revision import rendered_fields
-from forebay_operator.service import parse_service
+from forebay_operator.service_parser import parse_service
 from observed_builder import child, gpu_node, says, service
 from toy_cluster import HASH, ToyCluster, settled, with_settings
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
-from forebay_operator.load_request import request_load
-from forebay_operator.metrics import Metrics
-from forebay_operator.news import is_news
+from forebay_operator.loads.news import is_news
+from forebay_operator.loads.request import request_load
 from forebay_operator.observed import MEMORY_TERMS, Key, Object, PodLoad
 from forebay_operator.store import Store, uid_of
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ what answers the probe.
 
 from dataclasses import dataclass
 
-from forebay_operator.heartbeats import Heartbeats
 from forebay_operator.resync import Resync
+from forebay_operator.telemetry.heartbeats import Heartbeats
 from forebay_operator.workqueue import WorkQueue
 
 LIMITS_SECONDS = {"lease": 90.0, "scrape": 300.0}

@@ -12,12 +12,12 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from forebay_operator.heartbeats import Heartbeats
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
 from forebay_operator.lease import LeaseHolder
-from forebay_operator.metrics import PREFIX
 from forebay_operator.observed import Key, Object, PodLoad
 from forebay_operator.store import Store, uid_of
+from forebay_operator.telemetry.heartbeats import Heartbeats
+from forebay_operator.telemetry.metrics import PREFIX
 from forebay_operator.workqueue import WorkQueue
 
 SERVICE_LABELS = ("namespace", "name")

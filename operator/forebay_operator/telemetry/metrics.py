@@ -11,8 +11,8 @@ from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from forebay_operator.heartbeats import Heartbeats
 from forebay_operator.planned import Tally
+from forebay_operator.telemetry.heartbeats import Heartbeats
 
 PREFIX = "forebay_operator"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

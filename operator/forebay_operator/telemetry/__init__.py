@@ -1,0 +1,1 @@
+"""What the operator tells of itself: metrics over HTTP, and whether it should be started anew."""
