@@ -74,6 +74,7 @@ def test_a_slow_api_server_only_takes_longer(stage: Stage) -> None:
         assert "Lease was not renewed" not in operator.log
 
 
+@pytest.mark.long
 def test_a_write_may_take_as_long_as_an_admission_webhook_may(stage: Stage) -> None:
     """Ten seconds is what Kubernetes gives a webhook unless it is told otherwise."""
     stage.proxy.rule = lambda call: (
