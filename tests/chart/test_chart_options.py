@@ -111,8 +111,9 @@ def test_all_of_it_is_made_and_says_what_was_asked(
     [port] = get(f"/api/v1/{here}/services/forebay-operator-metrics")["spec"]["ports"]
     assert monitor["spec"]["endpoints"][0]["port"] == port["name"]
     assert port["targetPort"] in [one["name"] for one in container["ports"]]
-    [group] = get(f"{monitors}/prometheusrules/forebay-operator")["spec"]["groups"]
-    assert len(group["rules"]) > 1
+    groups = get(f"{monitors}/prometheusrules/forebay-operator")["spec"]["groups"]
+    asked = [rule["expr"] for group in groups for rule in group["rules"]]
+    assert len(asked) > 1 and not [one for one in asked if "OPERATOR" in one]
     assert get(f"{monitors}/podmonitors/forebay-models")["spec"]["namespaceSelector"] == {
         "any": True
     }

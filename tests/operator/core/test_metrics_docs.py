@@ -15,13 +15,13 @@ from forebay_operator.telemetry.metrics import PREFIX, Metrics
 from forebay_operator.workqueue import WorkQueue
 from set_clock import SetClock
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
 RULES: list[dict[str, Any]] = [
     rule
-    for group in yaml.safe_load((DOCS / "metrics/alerts.yaml").read_text())["spec"]["groups"]
+    for group in yaml.safe_load((ROOT / "charts/forebay/alerts.yaml").read_text())
     for rule in group["rules"]
 ]
-PAGE = (DOCS / "metrics.md").read_text()
+PAGE = (ROOT / "docs/metrics.md").read_text()
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ async def test_an_alert_asks_for_metrics_that_there_are(
     asked = set(re.findall(rf"{PREFIX}_([a-z_]+)", rule["expr"]))
     samples = {name + end for name, ends in families.items() for end in ends}
     assert asked and asked <= samples
+    assert rule["annotations"].keys() == {"summary", "description"}
 
 
 def test_the_page_explains_every_alert() -> None:
