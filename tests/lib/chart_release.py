@@ -5,10 +5,7 @@ kwok plays the pod of the operator's Deployment; the process that is started her
 the command, the environment and the account that the Deployment names.
 """
 
-import os
 import shutil
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +17,8 @@ import yaml
 
 from api_server import ApiServer
 from chart import CHART, run_helm
-from operator_process import OperatorProcess, wait_until
+from free_ports import free_ports
+from operator_process import OperatorProcess, run_command, wait_until
 
 REGISTRY = "--set=image.registry=localhost"
 
@@ -71,16 +69,16 @@ class Release:
         environ = {one["name"]: one.get("value", "") for one in container["env"]}
         environ |= {"POD_NAME": log_path.name, "POD_NAMESPACE": self.namespace}
         environ |= {"KUBECONFIG": str(kubeconfig), "FOREBAY_METRICS_PORT": "127.0.0.1:0"}
-        command = [sys.executable, "-m", *(_on_loopback(one) for one in container["command"])]
-        with open(log_path, "ab") as log:
-            process = subprocess.Popen(command, env=os.environ | environ, stdout=log, stderr=log)
-        running = OperatorProcess(process, log_path)
-        try:
+        own, loopback = "0.0.0.0:8080", f"127.0.0.1:{free_ports(1)[0]}"
+        # Probes are answered on a free port, and on loopback alone.
+        command = [
+            sys.executable,
+            "-m",
+            *(one.replace(own, loopback) for one in container["command"]),
+        ]
+        with run_command(command, environ, log_path, f"http://{loopback}/healthz") as running:
             running.wait_for("Lease was acquired")
             yield running
-        finally:
-            if process.poll() is None:
-                running.stop()
 
 
 def copy_chart(folder: Path, version: str, **values: Any) -> Path:
@@ -129,14 +127,3 @@ def wait_ready(server: ApiServer, namespace: str, name: str) -> None:
         )
 
     wait_until(f"{namespace}/{name} is Ready", is_ready)
-
-
-def _on_loopback(argument: str) -> str:
-    """Probes are answered on a free port, and on loopback alone."""
-    return argument.replace("0.0.0.0:8080", f"127.0.0.1:{_port()}")
-
-
-def _port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

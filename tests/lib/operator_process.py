@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +105,7 @@ def run_operator(
     modules = ["-m", "shortened_waits", "-m", "forebay_operator.main"]
     liveness = f"http://127.0.0.1:{free_ports(1)[0]}/healthz"
     command = [sys.executable, "-m", "kopf", "run", *scope, f"--liveness={liveness}", *modules]
-    environ = os.environ | {
+    environ = {
         "KUBECONFIG": str(kubeconfig),
         "FOREBAY_RUNTIME_IMAGE": "localhost/forebay-runtime:test",
         "FOREBAY_OPERATOR_IMAGE": "localhost/forebay-operator:test",
@@ -120,9 +120,18 @@ def run_operator(
         "PYTHONWARNINGS": "default",
         "PYTHONFAULTHANDLER": "1",
     }
+    with run_command(command, environ, log_path, liveness) as running:
+        yield running
+
+
+@contextmanager
+def run_command(
+    command: Sequence[str], environ: Mapping[str, str], log_path: Path, liveness: str
+) -> Iterator[OperatorProcess]:
+    """Start an operator by a command, with more variables than the test's own, and end it."""
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
-            command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            command, env=os.environ | environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
     running = OperatorProcess(process, log_path, liveness)
     try:
