@@ -110,7 +110,8 @@ def _judge_availability(outlook: Outlook) -> Condition:
     if progress.num_ready > 0:
         message = f"Replicas that serve: {progress.num_ready}, wanted: {progress.num_wanted}."
         return Condition("Available", "True", "ReplicasReady", message)
-    if outlook.revision is not None and progress.num_wanted == 0:
+    is_unwanted = progress.num_wanted == 0 and not outlook.num_held_back
+    if outlook.revision is not None and is_unwanted:
         return Condition("Available", "False", "ScaledToZero", "No replica is wanted.")
     return Condition("Available", "False", "NoReplicaReady", "No replica serves.")
 

@@ -274,6 +274,28 @@ def test_pods_count_for_what_they_take_until_an_edit_has_reached_them(
     assert space.num_pods == num_pods
 
 
+def test_none_of_the_replicas_that_are_wanted_is_not_the_same_as_none_wanted() -> None:
+    space = Namespace(quota("80Gi"), replicas=0)
+    assert says(space.settle(), "Available") == ("False", "ScaledToZero")
+    space.others.append(neighbour("llama", "60Gi"))
+    space.settle()
+    space.cluster.change(replicas=2)
+    decided = space.settle()
+    assert says(decided, "Ready") == EXCEEDED
+    assert says(decided, "Available") == ("False", "NoReplicaReady")
+
+
+def test_a_quota_tells_what_an_edit_has_yet_to_give_back() -> None:
+    space = running(replicas=2)
+    space.cluster.fate = lambda pod: CRASHES
+    space.cluster.change(vram={"budget": "10Gi", "gpuMemory": "80Gi"})
+    space.settle()
+    assert space.quotas[0]["status"]["conditions"][0]["message"] == (
+        "1 service asks for 20.0 GiB of 80.0 GiB, and all of it is granted; 60.0 GiB more are held "
+        "until an edit has reached the pods."
+    )
+
+
 @pytest.mark.parametrize(
     ("edit", "used", "admitted"),
     [

@@ -93,6 +93,26 @@ def test_down_takes_a_quiet_window(seen: Queue, memory: ScalingMemory, replicas:
 
 
 @pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (
+            queue(ready=2, running=1),
+            "Nothing waited and 1 replica would have been enough for 300 s; running now: 1 "
+            "request.",
+        ),
+        (
+            queue(ready=3),
+            "Nothing waited and 2 replicas would have been enough for 300 s; running now: 0 "
+            "requests.",
+        ),
+    ],
+    ids=["one", "several"],
+)
+def test_why_a_replica_leaves_is_told(seen: Queue, told: str) -> None:
+    assert decide(seen, RULE, IDLE, NOW).message == told
+
+
+@pytest.mark.parametrize(
     ("seen", "is_enough"),
     [
         (queue(ready=2, running=6), True),

@@ -116,7 +116,13 @@ def _judge(entries: Sequence[Entry], budget_bytes: int) -> Condition:
     if waiting:
         return Condition("WithinBudget", "False", "ServicesWait", _tell_waiting(waiting, held))
     services = "service asks" if len(entries) == 1 else "services ask"
-    message = f"{len(entries)} {services} for {held}, and all of it is granted."
+    extra_bytes = sum(max(0, one.granted_bytes - one.claim_bytes) for one in entries)
+    asked = f"{format_bytes(used_bytes - extra_bytes)} of {format_bytes(budget_bytes)}"
+    until = f"; {format_bytes(extra_bytes)} more are held until an edit has reached the pods"
+    message = (
+        f"{len(entries)} {services} for {asked}, and all of it is granted"
+        f"{until if extra_bytes else ''}."
+    )
     return Condition("WithinBudget", "True", "AllAdmitted", message)
 
 

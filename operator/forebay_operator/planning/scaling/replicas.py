@@ -119,8 +119,8 @@ def decide(queue: Queue, timetable: Timetable, memory: ScalingMemory, now: datet
         return Decision(
             current - 1,
             "Idle",
-            f"Nothing waited and {current - 1} replicas would have been enough for "
-            f"{rule.window_seconds} s, {queue.num_running} requests run now.",
+            f"Nothing waited and {_count(current - 1, 'replica')} would have been enough for "
+            f"{rule.window_seconds} s; running now: {_count(queue.num_running, 'request')}.",
         )
     return Decision(current)
 
@@ -137,6 +137,10 @@ def can_shrink(queue: Queue, max_num_seqs: int) -> bool:
     """Whether one replica fewer would be enough now."""
     room = BUSY_SHARE * (queue.num_replicas - 1) * max_num_seqs
     return queue.num_waiting == 0 and queue.num_running <= room
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _numbers(queue: Queue, timetable: Timetable, memory: ScalingMemory, wanted: int) -> str:
