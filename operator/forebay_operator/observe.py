@@ -10,6 +10,7 @@ from forebay_operator.kinds import (
     CONTROLLER_REVISION,
     DEPLOYMENT,
     INFERENCE_SERVICE,
+    INSPECTION_LABEL,
     JOB,
     MANAGED_LABEL,
     NETWORK_SERVICE,
@@ -84,7 +85,8 @@ def is_over_quota(observed: Observed) -> bool:
 def is_orphan(item: Object, key: Key) -> bool:
     """Whether a service of this name was deleted without it: it says so, and nobody owns it."""
     labels = item["metadata"].get("labels") or {}
-    is_ours = MANAGED_LABEL.items() <= labels.items() and labels.get(SERVICE_LABEL) == key.name
+    names = (labels.get(SERVICE_LABEL), labels.get(INSPECTION_LABEL))
+    is_ours = MANAGED_LABEL.items() <= labels.items() and key.name in names
     return is_ours and not item["metadata"].get("ownerReferences")
 
 

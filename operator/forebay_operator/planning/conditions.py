@@ -93,6 +93,8 @@ def _judge_progress(outlook: Outlook) -> Condition | None:
         return Condition("Progressing", "True", "Inspecting", message)
     if outlook.progress.is_complete:
         message = "Every wanted replica runs and is ready."
+        if outlook.progress.num_wanted == 0:
+            message = "No replica is wanted, and none runs."
         return Condition("Progressing", "True", "Complete", message)
     return Condition("Progressing", "True", *_activity(outlook))
 
@@ -154,10 +156,9 @@ def _activity(outlook: Outlook) -> tuple[str, str]:
     progress = outlook.progress
     if outlook.rollout.explanation:
         return REPLACING, f"{outlook.rollout.explanation}: {_count(progress)}."
-    if progress.num_ready == 0:
+    if progress.num_ready == 0 and progress.num_wanted > 0:
         return "Starting", f"{_count(progress)}."
-    is_rolling = progress.num_updated < progress.num_existing
-    return "RollingOut" if is_rolling else "Scaling", f"{_count(progress)}."
+    return "RollingOut" if progress.num_outdated else "Scaling", f"{_count(progress)}."
 
 
 def _count(progress: Progress) -> str:

@@ -105,17 +105,19 @@ class Outlook:
 
 def _explain_foreign(observed: Observed) -> Cause:
     """Who owns nothing that we wrote has lost its owner; everything else is not ours to judge."""
+    names = " and ".join(observed.foreign)
+    was, them = ("was", "it") if len(observed.foreign) == 1 else ("were", "them")
     if observed.orphans == observed.foreign:
         return Cause(
             "ChildNameTaken",
-            f"{' and '.join(observed.orphans)} stayed behind when an InferenceService of this name "
-            "was deleted with --cascade=orphan, and belong to nobody; delete them, which ends "
-            "their pods, or give this InferenceService another name.",
+            f"{names} {was} left behind without an owner, as by kubectl delete --cascade=orphan, "
+            f"and {was} left alone; delete {them}, which ends the pods of a Deployment, or give "
+            "this InferenceService another name.",
         )
     return Cause(
         "ChildNameTaken",
-        f"{' and '.join(observed.foreign)} of this name already belong to someone else and were "
-        "left alone; delete or rename them, or give this InferenceService another name.",
+        f"{names} {was} there already, of someone else, and {was} left alone; delete or rename "
+        f"{them}, or give this InferenceService another name.",
     )
 
 

@@ -23,9 +23,21 @@ def uid_of(thing: Object) -> str:
     return uid
 
 
+def controller_uid(thing: Object) -> str:
+    """Of whoever made it; empty where nobody is named."""
+    references = thing["metadata"].get("ownerReferences") or ()
+    uids = (str(one.get("uid", "")) for one in references if one.get("controller"))
+    return next(uids, "")
+
+
 def is_leaving(pod: Object) -> bool:
     """It has a deletion timestamp: it drains, and nothing wants it back."""
     return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def seconds_overdue(pod: Object, now: datetime) -> float:
+    """How long ago the kubelet should have ended a pod that leaves; negative while it may drain."""
+    return (now - parse_time(pod["metadata"]["deletionTimestamp"])).total_seconds()
 
 
 def is_finished(pod: Object) -> bool:

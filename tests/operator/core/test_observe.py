@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forebay_operator.memory import Memory
-from forebay_operator.observe import observe
+from forebay_operator.observe import is_orphan, observe
 from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
 from forebay_operator.store import Store
 
@@ -88,3 +88,11 @@ def test_each_child_has_its_place() -> None:
     )
     assert found.deployment and found.network_service
     assert (len(found.revisions), len(found.jobs)) == (1, 1)
+
+
+@pytest.mark.parametrize("label", ["forebay.dev/inference-service", "forebay.dev/inspection-of"])
+def test_a_child_that_nobody_owns_was_left_behind(label: str) -> None:
+    ours = {"app.kubernetes.io/managed-by": "forebay", label: "llama"}
+    assert is_orphan({"metadata": {"labels": ours}}, KEY)
+    assert not is_orphan({"metadata": {"labels": ours, "ownerReferences": [{"uid": "x"}]}}, KEY)
+    assert not is_orphan({"metadata": {"labels": ours | {label: "other"}}}, KEY)

@@ -590,4 +590,7 @@ def test_children_that_a_deleted_service_left_behind_are_told_as_such() -> None:
     cluster = settled()
     cluster.foreign = cluster.orphans = ("Service/smollm2", "Deployment/smollm2")
     message = condition_of(cluster.decide(), "Ready")["message"]
-    assert "stayed behind" in message and "--cascade=orphan" in message
+    assert "were left behind" in message and "--cascade=orphan" in message
+    cluster.foreign = cluster.orphans = ("Service/smollm2",)
+    message = condition_of(cluster.decide(), "Ready")["message"]
+    assert "was left behind" in message and "delete it," in message

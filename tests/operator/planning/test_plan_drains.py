@@ -142,7 +142,7 @@ def test_who_takes_a_pod_is_told_once_and_listed(told: str, reason: str) -> None
     cluster = draining(reason=told, message="Eviction API: evicting")
     decided = go_on(cluster)
     assert [note.reason for note in decided.notes] == [reason]
-    assert decided.notes[0].message.endswith(": Eviction API: evicting")
+    assert decided.notes[0].message.endswith(" (Eviction API: evicting).")
     assert [one["reason"] for one in (decided.status or {})["draining"]] == [reason]
     assert go_on(cluster).notes == ()
 

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from forebay_operator.planned import Plan
-from observed_builder import NOW, child, condition, leaving, pod, terminated, text, waiting
+from observed_builder import (
+    NOW,
+    child,
+    condition,
+    leaving,
+    pod,
+    says,
+    terminated,
+    text,
+    waiting,
+)
 from toy_cluster import HASH, ToyCluster, settled
 
 MENDED = "forebay.dev/try-again-at"
@@ -201,6 +211,20 @@ def test_a_replica_set_that_is_refused_for_unseen_reasons_is_woken(
 ) -> None:
     told = nudges(refused("admission webhook denied the request: no", refused_for), 60)
     assert 1 < len(told) <= most
+
+
+def test_a_try_that_its_controller_has_not_seen_yet_changes_nothing_of_what_is_told() -> None:
+    """Each try is a change of the Deployment; told anew each time, it would flap for ever."""
+    cluster = refused(QUOTA, 60)
+    first = cluster.decide()
+    assert says(first, "Stalled") == ("True", "QuotaExceeded")
+    cluster.carry_out(first)
+    deployment = cluster.children["Deployment", "smollm2"]
+    metadata = {**deployment["metadata"], "generation": deployment["metadata"]["generation"] + 1}
+    cluster.children["Deployment", "smollm2"] = {**deployment, "metadata": metadata}
+    second = cluster.decide()
+    assert (second.status or {})["conditions"] == (first.status or {})["conditions"]
+    assert child(second, "Deployment") == child(first, "Deployment")
 
 
 def quota(used: str) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from observed_builder import (
     pod,
     says,
     terminated,
+    text,
     unschedulable,
 )
-from toy_cluster import ToyCluster, settled
+from toy_cluster import HASH, ToyCluster, settled
 
 FULL = "0/1 nodes are available: 1 Insufficient memory."
 
@@ -187,6 +188,73 @@ def test_while_it_rolls_the_old_generation_serves_and_ready_waits() -> None:
     assert says(decided, "Available") == ("True", "ReplicasReady")
     assert says(decided, "Ready")[0] == "False"
     assert says(decided, "Reconciling")[0] == "True"
+
+
+def test_a_pod_that_is_lost_outside_a_rollout_is_no_rollout() -> None:
+    cluster = settled(replicas=2)
+    del cluster.pods[0]
+    assert says(cluster.decide(), "Ready") == ("False", "Scaling")
+
+
+def test_a_rollout_is_called_so_though_its_controller_has_not_counted_the_newest_pod() -> None:
+    cluster = settled()
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.carry_out(cluster.decide())
+    surge(cluster)
+    assert says(cluster.decide(), "Ready") == ("False", "RollingOut")
+
+
+def test_a_service_on_its_way_to_no_replica_is_not_starting() -> None:
+    cluster = settled()
+    cluster.change(replicas=0)
+    cluster.pods.clear()
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", "Scaling")
+    cluster.carry_out(decided)
+    assert condition_of(cluster.settle(), "Progressing")["message"].startswith("No replica")
+
+
+def replica_set(uid: str, revision: int, digest: str) -> dict[str, Any]:
+    labels, number = {HASH: digest}, {"deployment.kubernetes.io/revision": str(revision)}
+    metadata = {"name": uid, "uid": uid, "labels": labels, "annotations": number}
+    moment = {"creationTimestamp": text(-60)}
+    return {"metadata": metadata | moment, "spec": {"replicas": 1}, "status": {"replicas": 1}}
+
+
+def restarted() -> ToyCluster:
+    """One pod, which serves, and `kubectl rollout restart` made a ReplicaSet that finds no room."""
+    cluster = settled()
+    (digest,) = cluster.hashes()
+    surge(cluster)
+    cluster.befall(stuck_since(cluster, 31), 1)
+    cluster.replica_sets = (replica_set("b", 10, digest), replica_set("a", 9, digest))
+    for one, uid in zip(cluster.pods, ("a", "b"), strict=True):
+        one["metadata"] = one["metadata"] | {"ownerReferences": [{"uid": uid, "controller": True}]}
+    return cluster
+
+
+def test_a_restart_by_kubectl_makes_room_as_a_rollout_does() -> None:
+    cluster = restarted()
+    telling = cluster.decide()
+    assert (pace(telling), says(telling, "Ready")) == ("Surge", ("False", "Replacing"))
+    assert pace(announced(cluster)) == "Replace"
+    cluster.replica_sets = cluster.replica_sets[1:]
+    assert pace(cluster.decide()) == "Surge"
+
+
+@pytest.mark.parametrize(
+    ("late", "reason"),
+    [(-60, "Replacing"), (29, "Replacing"), (30, "Unschedulable")],
+    ids=["still drains", "is about to be gone", "will never go"],
+)
+def test_a_pod_on_a_node_that_went_silent_makes_no_room_for_ever(late: float, reason: str) -> None:
+    cluster = rolling(rollout={"strategy": "Replace"})
+    surge(cluster, stuck_since(cluster, 200))
+    deadline = (cluster.now - NOW).total_seconds() - late
+    cluster.pods[0] = leaving(cluster.pods[0], deadline)
+    decided = cluster.decide()
+    assert says(decided, "Ready") == ("False", reason)
+    assert decided.look_again_seconds is not None or reason == "Unschedulable"
 
 
 def test_what_ailed_the_old_template_is_not_told_of_the_new_one() -> None:

@@ -138,7 +138,7 @@ def _announce(situation: Situation, pod: Object, wanted_hash: str) -> list[Note]
         return []
     said = pod_condition(pod, "DisruptionTarget").get("message", "")
     words = f"Pod {pod_name(pod)} leaves, because {departure.clause}"
-    return [Note("Normal", departure.reason, f"{words}: {said}" if said else f"{words}.")]
+    return [Note("Normal", departure.reason, f"{words} ({said})." if said else f"{words}.")]
 
 
 def _count(end: _End) -> Tally:

@@ -14,8 +14,11 @@ from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
     is_leaving,
     pod_condition,
+    seconds_overdue,
     template_hash,
+    uid_of,
 )
+from forebay_operator.planning.rollout.outdated import list_outdated
 from forebay_operator.planning.rollout.progress import Progress
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import seconds_since
@@ -25,6 +28,9 @@ REPLACING = "Replacing"
 SURGE_PATIENCE_SECONDS = 30.0
 """How long there may be no room for a surge pod before an old pod makes some."""
 _ANNOUNCED_SECONDS = 1.0
+_LATE_SECONDS = 30.0
+"""How long after its deadline a pod that leaves is still awaited: on a node that went silent it
+never goes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class RolloutStep:
 def choose_rollout_step(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
     """Surge unless nothing old serves, the user says Replace, or Auto finds no room for more."""
     strategy = situation.service.rollout.strategy
-    old = [pod for pod in situation.observed.pods if template_hash(pod) != wanted_hash]
+    old = list_outdated(situation, wanted_hash)
     if not old:
         return RolloutStep("Replace" if strategy == "Replace" else "Surge")
     staying = [pod for pod in old if not is_leaving(pod)]
@@ -71,8 +77,9 @@ def _is_broken(situation: Situation, pod: Object) -> bool:
 
 def _judge_surge(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
     """Without room for long enough, say that pods will be replaced; once that was said, do it."""
-    pods = situation.observed.pods
-    new = [pod for pod in pods if template_hash(pod) == wanted_hash and not is_leaving(pod)]
+    old = set(map(uid_of, list_outdated(situation, wanted_hash)))
+    staying = [pod for pod in situation.observed.pods if not is_leaving(pod)]
+    new = [pod for pod in staying if uid_of(pod) not in old]
     waits = (_unschedulable_seconds(situation, pod) for pod in new)
     waited = max((*waits, _over_quota_seconds(progress)))
     if waited < SURGE_PATIENCE_SECONDS:
@@ -91,10 +98,12 @@ def _is_announced(situation: Situation, progress: Progress) -> bool:
 
 
 def _replace(situation: Situation, progress: Progress) -> RolloutStep:
-    is_leaving_now = any(map(is_leaving, situation.observed.pods))
-    can_give_one = progress.num_ready >= progress.num_wanted
+    leaving = filter(is_leaving, situation.observed.pods)
+    waits = (_LATE_SECONDS - seconds_overdue(pod, situation.now) for pod in leaving)
+    longest = max((wait for wait in waits if wait > 0), default=None)
+    makes_room = longest is not None or progress.num_ready >= progress.num_wanted
     sentence = f"{_reason(situation)}, so {_consequence(progress)}"
-    return RolloutStep("Replace", sentence, is_leaving_now or can_give_one)
+    return RolloutStep("Replace", sentence, makes_room, longest)
 
 
 def _reason(situation: Situation) -> str:

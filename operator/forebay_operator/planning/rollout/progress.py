@@ -16,6 +16,7 @@ from forebay_operator.planning.pods import (
     is_ready,
     template_hash,
 )
+from forebay_operator.planning.rollout.outdated import list_outdated
 from forebay_operator.planning.situation import Situation, find_condition
 from forebay_operator.planning.timestamps import seconds_since
 
@@ -27,6 +28,8 @@ class Progress:
     num_wanted: int
     num_existing: int = 0
     num_updated: int = 0
+    num_outdated: int = 0
+    """Pods that a rollout replaces, until they are gone."""
     num_ready: int = 0
     is_complete: bool = False
     """The Deployment runs the wanted template, and nothing else, with all its pods ready."""
@@ -55,14 +58,14 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
     is_complete = num_serving >= num_wanted and _is_complete(
         situation, deployment, num_wanted, wanted_hash
     )
-    # What the controller said of an older spec is being mended by this one.
-    is_judged = not is_complete and _is_seen(deployment) and _runs(deployment, wanted_hash)
+    is_judged = not is_complete and _is_judged(situation, deployment, wanted_hash)
     failure = _replica_failure(deployment) if is_judged else {}
     patients = _examine(situation, staying)
     return Progress(
         num_wanted,
         num_existing=status.get("replicas", 0),
         num_updated=sum(not is_finished(pod) for pod in staying),
+        num_outdated=sum(not is_finished(pod) for pod in list_outdated(situation, wanted_hash)),
         num_ready=num_ready,
         is_complete=is_complete,
         is_paused=not is_complete and bool(deployment["spec"].get("paused")),
@@ -109,6 +112,18 @@ def _is_seen(deployment: Object) -> bool:
     """Whether its controller speaks of its present spec."""
     seen: int = (deployment.get("status") or {}).get("observedGeneration", 0)
     return seen >= int(deployment["metadata"].get("generation", 1))
+
+
+def _is_judged(situation: Situation, deployment: Object, wanted_hash: str) -> bool:
+    """Whether what its controller complains of is of what the Deployment is to run now.
+
+    What it said of an older spec is being mended by this one. But where this generation failed
+    already, only its pace, its replicas or the wish to try again changed since.
+    """
+    said = situation.previous_condition("Progressing")
+    is_of_now = said.get("observedGeneration") == situation.service.generation
+    has_failed = is_of_now and said["status"] == "False"
+    return _runs(deployment, wanted_hash) and (_is_seen(deployment) or has_failed)
 
 
 def _is_overdue(deployment: Object) -> bool:
