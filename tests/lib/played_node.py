@@ -107,7 +107,6 @@ class PlayedNode:
     def roll_out(
         self,
         deployment: dict[str, Any],
-        pod_status: dict[str, Any] | None = None,
         addresses: Sequence[str] = ("127.0.0.1",),
     ) -> None:
         """Play the Deployment controller and the kubelet: a ReplicaSet and its pods, ready."""
@@ -129,21 +128,19 @@ class PlayedNode:
                 "status": {"replicas": spec["replicas"], "observedGeneration": 1},
             },
         )
-        status = pod_status or READY_POD
         for number in range(spec["replicas"]):
             pod = self._pod(replica_set, f"{name}-1-{number}", hashed)
             ip = addresses[number % len(addresses)]
-            self.create("pods", {**pod, "status": {**status, "podIP": ip, "podIPs": [{"ip": ip}]}})
+            self.create(
+                "pods", {**pod, "status": {**READY_POD, "podIP": ip, "podIPs": [{"ip": ip}]}}
+            )
         counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-        is_ready = status is READY_POD
         self.patch_status(
             "deployments",
             name,
             {
                 "observedGeneration": deployment["metadata"]["generation"],
-                **{one: spec["replicas"] if is_ready else 0 for one in counts},
-                "replicas": spec["replicas"],
-                "updatedReplicas": spec["replicas"],
+                **dict.fromkeys(counts, spec["replicas"]),
             },
         )
 
@@ -198,26 +195,6 @@ READY_POD = {
             "ready": True,
             "started": True,
             "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-        }
-    ],
-}
-
-BROKEN_IMAGE_POD = {
-    "phase": "Pending",
-    "conditions": [
-        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-    ],
-    "containerStatuses": [
-        {
-            **_container("runtime"),
-            "ready": False,
-            "state": {
-                "waiting": {
-                    "reason": "ImagePullBackOff",
-                    "message": 'Back-off pulling image "localhost/forebay-runtime:test"',
-                }
-            },
         }
     ],
 }

@@ -1,7 +1,6 @@
 """One operator process, under its own ServiceAccount, against a real API server; the test plays the
 rest."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from api_server import ApiServer
 from chart import list_rules
 from observed_builder import SMOLLM2
 from operator_process import OperatorProcess, run_operator, wait_until
-from played_node import BROKEN_IMAGE_POD, PlayedNode
+from played_node import PlayedNode
 from played_runtime import load, play_runtimes
 
 pytestmark = pytest.mark.component
@@ -77,18 +76,6 @@ def wait_for(node: PlayedNode, kind: str, status: str, reason: str = "") -> dict
     return wait_until(f"{kind}={status} {reason} {node.condition('smollm2', kind)}", check)
 
 
-def settle(node: PlayedNode) -> dict[str, str]:
-    """The children's versions, once two looks a moment apart see the same."""
-    seen = [node.versions()]
-
-    def is_same() -> bool:
-        seen.append(node.versions())
-        return seen[-1] == seen[-2]
-
-    wait_until("Quiet", is_same)
-    return seen[-1]
-
-
 def test_a_service_gets_its_children_and_becomes_ready(
     operator: OperatorProcess, node: PlayedNode
 ) -> None:
@@ -103,115 +90,6 @@ def test_a_service_gets_its_children_and_becomes_ready(
     status = (node.get("inferenceservices", "smollm2") or {})["status"]
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
     assert status["model"]["revision"] == SMOLLM2.revision
-
-
-def test_the_same_manifest_again_changes_nothing(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    before = settle(node)
-    apply(node)
-    node.server.kubectl("annotate", "-n", node.namespace, "fisvc/smollm2", "poke=1")
-    wait_until("A look", lambda: settle(node))
-    assert settle(node) == before
-
-
-def test_only_the_status_of_a_service_is_written(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    service = node.get("inferenceservices", "smollm2") or {}
-    assert service["spec"] == MANIFEST["spec"]
-    assert service["metadata"]["labels"] == {"team": "a"}
-    assert set(service["metadata"]["annotations"]) == {
-        "kubectl.kubernetes.io/last-applied-configuration"
-    }
-    assert "finalizers" not in service["metadata"]
-    managers = service["metadata"]["managedFields"]
-    assert [one.get("subresource") for one in managers if one["manager"] == "forebay"] == ["status"]
-
-
-def test_what_somebody_changes_in_a_child_is_put_right(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    patch = '{"spec": {"ports": [{"port": 80, "name": "http", "targetPort": 9}]}}'
-    node.server.kubectl("patch", "-n", node.namespace, "svc/smollm2", "-p", patch)
-
-    def is_right() -> bool:
-        service = node.get("services", "smollm2") or {}
-        return bool(service["spec"]["ports"][0]["targetPort"] == "http")
-
-    wait_until("The port is put right", is_right)
-
-
-def test_a_child_whose_label_somebody_takes_away_is_not_lost(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    label = "app.kubernetes.io/managed-by"
-    node.server.kubectl("label", "-n", node.namespace, "deployment/smollm2", f"{label}-")
-    wait_until("It is labelled again", lambda: label in deployed(node)["metadata"]["labels"])
-    node.server.kubectl("scale", "-n", node.namespace, "fisvc/smollm2", "--replicas=0")
-    wait_until("It still follows", lambda: deployed(node)["spec"]["replicas"] == 0)
-    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-    settled = {"observedGeneration": deployed(node)["metadata"]["generation"]}
-    node.patch_status("deployments", "smollm2", {**settled, **dict.fromkeys(counts, 0)})
-    wait_for(node, "Ready", "True", "ScaledToZero")
-
-
-def test_a_child_that_somebody_deletes_comes_back(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    before = deployed(node)["metadata"]["uid"]
-    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
-    wait_until("A new Deployment", lambda: deployed(node)["metadata"]["uid"] != before)
-
-
-def test_an_object_of_someone_else_is_not_touched_and_named(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    node.server.kubectl("create", "-n", node.namespace, "deployment", "smollm2", "--image=theirs")
-    theirs = deployed(node)
-    apply(node)
-    inspect(node)
-    said = wait_for(node, "PodsCreated", "False")
-    assert "Deployment/smollm2" in said["message"]
-    assert deployed(node)["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
-    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
-    wait_until(
-        "A Deployment of ours",
-        lambda: (node.get("deployments", "smollm2") or theirs)["metadata"].get("ownerReferences"),
-    )
-
-
-def test_a_wrong_image_shows_within_seconds(operator: OperatorProcess, node: PlayedNode) -> None:
-    apply(node)
-    inspect(node)
-    node.roll_out(deployed(node), BROKEN_IMAGE_POD)
-    said = wait_for(node, "Ready", "False", "ImagePullFailed")
-    assert "localhost/forebay-runtime:test" in said["message"]
-
-
-def test_a_refused_child_shows_and_heals(operator: OperatorProcess, node: PlayedNode) -> None:
-    hard = {"count/deployments.apps": "0"}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    path = f"/api/v1/namespaces/{node.namespace}/resourcequotas"
-    node.server.request("POST", path, {**quota, "spec": {"hard": hard}})
-    used = {"status": {"hard": hard, "used": hard}}
-    node.server.request("PATCH", f"{path}/none/status", used, "application/merge-patch+json")
-    apply(node)
-    inspect(node)
-    said = wait_for(node, "PodsCreated", "False")
-    assert "exceeded quota" in said["message"]
-    node.server.request("DELETE", f"{path}/none")
-    deployed(node)
 
 
 ADDRESSES = ("127.77.0.2", "127.77.0.3")
@@ -254,21 +132,6 @@ def test_a_queue_brings_more_replicas(operator: OperatorProcess, node: PlayedNod
     assert "11" in status["scaling"]["message"]
 
 
-def test_a_deleted_service_is_left_to_garbage_collection(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    owners = [one["metadata"]["ownerReferences"] for one in node.list("deployments")]
-    assert [[one["kind"] for one in group] for group in owners] == [["InferenceService"]]
-    node.server.kubectl("delete", "-n", node.namespace, "fisvc/smollm2", "--timeout=20s")
-    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
-    another = PlayedNode(node.server, node.namespace)
-    apply(another, {**MANIFEST, "metadata": {"name": "later"}})
-    wait_until("A later service is seen", lambda: node.get("services", "later"))
-    assert node.get("deployments", "smollm2") is None
-
-
 def test_a_service_of_the_same_name_waits_for_what_the_old_one_left(
     operator: OperatorProcess, node: PlayedNode
 ) -> None:
@@ -281,20 +144,6 @@ def test_a_service_of_the_same_name_waits_for_what_the_old_one_left(
     node.collect_garbage()
     inspect(node)
     assert deployed(node)["metadata"]["uid"] != old
-
-
-def test_a_namespace_that_goes_gets_nothing_new_and_no_error_storm(
-    operator: OperatorProcess, node: PlayedNode
-) -> None:
-    apply(node)
-    serve(node)
-    node.server.kubectl("delete", "namespace", node.namespace, "--wait=false")
-    before = len(operator.log)
-    node.server.kubectl("delete", "-n", node.namespace, "deployment/smollm2")
-    time.sleep(3)
-    assert node.get("deployments", "smollm2") is None
-    said = [line for line in operator.log[before:].splitlines() if node.namespace in line]
-    assert len(said) < 5
 
 
 def test_nothing_went_wrong_on_the_way(operator: OperatorProcess, node: PlayedNode) -> None:

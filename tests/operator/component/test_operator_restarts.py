@@ -49,60 +49,6 @@ def holder(node: PlayedNode) -> str:
     return str(node.server.request("GET", path)[1].get("spec", {}).get("holderIdentity", ""))
 
 
-def uids(node: PlayedNode, *plurals: str) -> set[str]:
-    return {item["metadata"]["uid"] for plural in plurals for item in node.list(plural)}
-
-
-def is_inspected(node: PlayedNode) -> bool:
-    return node.condition("smollm2", "ModelInspected").get("status") == "True"
-
-
-def test_an_operator_killed_at_each_stage_loses_and_doubles_nothing(
-    start: Start, node: PlayedNode
-) -> None:
-    apply(node)
-    with start() as first:
-        job = wait_until("An inspection Job", lambda: node.list("jobs"))[0]
-        first.kill()
-    node.finish_inspection(job)
-    with start() as second:
-        deployment = wait_until("A Deployment", lambda: node.get("deployments", "smollm2"))
-        second.kill()
-    node.roll_out(deployment)
-    made = uids(node, "deployments", "controllerrevisions", "services", "serviceaccounts")
-    with start() as third:
-        wait_until("Ready", lambda: node.condition("smollm2", "Ready").get("status") == "True")
-        third.kill()
-    with start():
-        node.server.kubectl("scale", "-n", node.namespace, "fisvc/smollm2", "--replicas=2")
-        wait_until(
-            "Two replicas",
-            lambda: (node.get("deployments", "smollm2") or {})["spec"]["replicas"] == 2,
-        )
-    kept = uids(node, "deployments", "controllerrevisions", "services", "serviceaccounts")
-    assert kept == made
-    assert len(node.list("controllerrevisions")) == 1
-
-
-def test_a_restarted_operator_changes_nothing(start: Start, node: PlayedNode) -> None:
-    apply(node)
-    with start():
-        node.finish_inspection(wait_until("A Job", lambda: node.list("jobs"))[0])
-        node.roll_out(wait_until("A Deployment", lambda: node.get("deployments", "smollm2")))
-        wait_until("Ready", lambda: node.condition("smollm2", "Ready").get("status") == "True")
-    before, service = node.versions(), node.get("inferenceservices", "smollm2")
-    with start() as again:
-        wait_until("It leads", lambda: "Lease was acquired" in again.log)
-        node.server.kubectl("scale", "-n", node.namespace, "fisvc/smollm2", "--replicas=1")
-        wait_until(
-            "It has looked",
-            lambda: node.condition("smollm2", "Ready").get("observedGeneration") == 2,
-        )
-    after = node.versions()
-    assert service is not None
-    assert after == before
-
-
 def test_one_works_while_the_other_stands_by_and_takes_over_on_its_end(
     start: Start, node: PlayedNode
 ) -> None:

@@ -8,16 +8,6 @@ from operator_process import wait_until
 pytestmark = pytest.mark.component
 
 
-def test_a_silent_watch_ends_the_process_by_its_liveness(stage: Stage) -> None:
-    with stage.start(resync__INTERVAL_SECONDS=1.0, resync__GRACE_SECONDS=0.5) as operator:
-        stage.settle()
-        stage.proxy.silent = frozenset({"deployments"})
-        stage.kubectl("annotate", "deployment/smollm2", "news=1")
-        operator.wait_for("Watch had not delivered kind=deployments")
-        assert not operator.is_alive()
-        assert operator.metrics().value("errors_total", kind="watch") >= 1
-
-
 def test_a_blocked_event_loop_does_not_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

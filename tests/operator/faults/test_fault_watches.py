@@ -15,7 +15,9 @@ WATCHED = frozenset(
 )
 
 
-def test_silent_watches_are_made_up_for_by_the_next_full_list(stage: Stage) -> None:
+def test_silent_watches_are_made_up_for_by_the_next_full_list_and_end_liveness(
+    stage: Stage,
+) -> None:
     with stage.start(resync__INTERVAL_SECONDS=1.0, resync__GRACE_SECONDS=0.5) as operator:
         stage.settle()
         stage.proxy.silent = WATCHED
@@ -23,6 +25,8 @@ def test_silent_watches_are_made_up_for_by_the_next_full_list(stage: Stage) -> N
         stage.kubectl("delete", "service/smollm2")
         stage.expect_undisturbed()
         assert "Watch had not delivered kind=deployments" in operator.log
+        assert not operator.is_alive()
+        assert operator.metrics().value("errors_total", kind="watch") >= 1
 
 
 def test_watches_may_be_cut_again_and_again(stage: Stage) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from api_server import ApiServer
 from kstatus import read_state
-from operator_process import OperatorProcess
+from operator_process import OperatorProcess, wait_until
 from place import Place, build_service
 from played_node import PATHS
 
@@ -67,21 +67,32 @@ def test_each_kind_of_child_is_looked_at_here(names: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, OURS], ids=["unlabelled", "with our labels"])
-@pytest.mark.parametrize("plural", FOREIGN)
-def test_an_object_of_someone_else_keeps_its_name(
+@pytest.mark.parametrize(
+    "plurals",
+    [{"jobs"}, FOREIGN.keys() - {"jobs"}],
+    ids=["what inspects", "what serves"],
+)
+def test_objects_of_someone_else_keep_their_names(
     operator: OperatorProcess,
     place: Place,
     names: dict[str, str],
-    plural: str,
+    plurals: set[str],
     labels: dict[str, str],
 ) -> None:
-    place.apply(build_foreign(plural, names[plural], labels=labels))
+    for plural in plurals:
+        place.apply(build_foreign(plural, names[plural], labels=labels))
     place.apply(SERVICE)
-    said = place.wait_for("PodsCreated", "False")
-    assert said["reason"] == "ChildNameTaken"
-    assert f"{FOREIGN[plural][0]}/{names[plural]}" in said["message"]
+    taken = {f"{FOREIGN[plural][0]}/{names[plural]}" for plural in plurals}
+
+    def are_named() -> bool:
+        message = place.condition("smollm2", "PodsCreated").get("message", "")
+        return all(name in message for name in taken)
+
+    wait_until("All are named", are_named)
+    assert place.condition("smollm2", "PodsCreated")["reason"] == "ChildNameTaken"
     assert read_state(place.get("inferenceservices", "smollm2") or {}) == "Failed"
-    assert "forebay" not in managers(place.get(plural, names[plural]) or {})
+    for plural in plurals:
+        assert "forebay" not in managers(place.get(plural, names[plural]) or {}), plural
 
 
 def managers(item: dict[str, Any]) -> set[str]:

@@ -18,7 +18,7 @@ from process_usage import read_usage
 
 pytestmark = pytest.mark.component
 
-NUM_SECRETS = 3_000
+NUM_SECRETS = 300
 NUM_OTHERS = 300
 MOST_BYTES = 256 * 2**20
 """What the chart grants."""

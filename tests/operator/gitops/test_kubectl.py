@@ -40,20 +40,12 @@ RICH = build_service(
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["client-side", "server-side"])
-def test_there_is_no_difference_after_apply(
+def test_after_apply_there_is_no_difference_and_the_same_manifest_again_writes_nothing(
     operator: OperatorProcess, place: Place, way: tuple[str, ...]
 ) -> None:
     place.apply(RICH, *way)
     place.wait_for("Ready", "True")
     assert place.kubectl("diff", "-f", "-", *way, stdin=place.text(RICH)) == ""
-
-
-@pytest.mark.parametrize("way", WAYS, ids=["client-side", "server-side"])
-def test_the_same_manifest_again_writes_nothing(
-    operator: OperatorProcess, place: Place, way: tuple[str, ...]
-) -> None:
-    place.apply(RICH, *way)
-    place.wait_for("Ready", "True")
     before, asked = place.get("inferenceservices", "smollm2"), count_writes(place)
     for _ in range(2):
         place.apply(RICH, *way)

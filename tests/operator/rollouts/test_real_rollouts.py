@@ -121,7 +121,10 @@ def test_an_edit_that_is_taken_back_leaves_the_pods_that_serve(roll: Roll) -> No
         assert service.num_born() == 3
 
 
-@pytest.mark.parametrize("strategy", ["Auto", "Surge", "Replace"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["Auto", *(pytest.param(one, marks=pytest.mark.long) for one in ("Surge", "Replace"))],
+)
 def test_a_fix_rolls_out_over_a_generation_that_never_served(roll: Roll, strategy: str) -> None:
     with roll(1) as service:
         service.create({**GPU_SPEC, "rollout": {"strategy": strategy}}, **BROKEN)
