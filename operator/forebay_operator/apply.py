@@ -17,6 +17,7 @@ from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object
 from forebay_operator.planned import ObjectRef
 from forebay_operator.store import Store, Written, service_of, uid_of, version_of
+from forebay_operator.undeclared import apply_status
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class Applier:
             "metadata": {name: metadata[name] for name in names},
             "status": status,
         }
-        written = await self._cluster.apply(INFERENCE_SERVICE, manifest, "status")
+        written = await apply_status(self._cluster, INFERENCE_SERVICE, manifest)
         memory.told = digest_of(status), digest_of(written.get("status") or {})
         self._expect(INFERENCE_SERVICE, written)
 

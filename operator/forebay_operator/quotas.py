@@ -11,6 +11,7 @@ from forebay_operator.kinds import DEPLOYMENT, VRAM_QUOTA
 from forebay_operator.observed import Object
 from forebay_operator.planning.quota.ledger import plan_quotas
 from forebay_operator.store import Store, controller_of, uid_of
+from forebay_operator.undeclared import apply_status
 from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class QuotaKeeper:
             "status": status,
         }
         try:
-            written = await self._cluster.apply(VRAM_QUOTA, manifest, "status")
+            written = await apply_status(self._cluster, VRAM_QUOTA, manifest)
         except ApiError as error:
             if error.status not in (404, 409):  # the quota is gone, or is another one by now
                 raise
