@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("--services", type=int, default=1000)
     parser.add_argument("--folder", type=Path, help="where logs are kept")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # what was started ends with it
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:-1] or cores)
     with tempfile.TemporaryDirectory() as temporary:
