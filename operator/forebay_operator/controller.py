@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from forebay_operator.cluster import FAILURES
+from forebay_operator.garbage import sweep_garbage
 from forebay_operator.kinds import find_kind
 from forebay_operator.kubernetes_cluster import KubernetesCluster
 from forebay_operator.lease import LeaseHolder, LeaseLost
@@ -32,7 +33,7 @@ from forebay_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-NUM_WORKERS = 8
+NUM_WORKERS = 16
 FILL_AGAIN_SECONDS = 2.0
 
 
@@ -67,19 +68,22 @@ class Controller:
         self._loops = Heartbeats()
         self._liveness = Liveness(self._loops, self._queue, self._resync)
         self._exposition = Exposition(self._metrics.registry, settings.metrics_address)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._connect()
 
     async def start(self) -> None:
         """Serve metrics, and begin to compete for the lease."""
         await self._exposition.start()
-        self._task = asyncio.create_task(self._run(), name="forebay controller")
+        self._tasks = (
+            asyncio.create_task(self._run(), name="forebay controller"),
+            asyncio.create_task(sweep_garbage(), name="forebay garbage"),
+        )
 
     async def stop(self) -> None:
         """Stop all work, then give the lease back."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lease.release()
         await self._exposition.stop()
         await self._cluster.close()

@@ -6,7 +6,6 @@ writes nothing: no annotations, no finalizers.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import random
@@ -36,9 +35,6 @@ RETRY_SECONDS = 3.0
 EXIT_SECONDS = 10.0
 """How long kopf may take to end once everything of ours has."""
 LONGEST_BACKOFF_SECONDS = 4.0
-GARBAGE_THRESHOLDS = (50_000, 20, 50)
-"""Cycles are few here, and objects of the API many: looking through them costs more than it finds.
-"""
 
 _running: list[Controller] = []
 _login = Login()
@@ -54,7 +50,6 @@ async def login(**_: Any) -> kopf.ConnectionInfo:
 async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Set kopf up, wait for the API server and the CRD, and begin to compete for the lease."""
     configure(settings)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
     process = read_settings()
     cluster = KubernetesCluster(await load_configuration(), load_configuration)
     controller = Controller(cluster, process, plan)
