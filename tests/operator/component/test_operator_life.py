@@ -174,7 +174,7 @@ def test_its_rights_are_what_it_uses(
     used = api_server.audited("system:serviceaccount:forebay-system:forebay-operator")
     granted = list_rules()
     assert used - granted == set()
-    assert granted - used == SELDOM_USED
+    assert granted - used <= SELDOM_USED
 
 
 SELDOM_USED = {
@@ -185,6 +185,8 @@ SELDOM_USED = {
     ),  # after a status write that the watch does not show
     ("delete", "", "pods"),  # that back off and never served
     ("list", "", "resourcequotas"),  # while one refuses pods
+    ("list", "", "events"),  # while something has been unsettled for seconds
+    ("create", "coordination.k8s.io", "leases"),  # by the first operator of all
     ("get", "", "pods"),  # after a deletion cost that the watch does not show
 }
 
