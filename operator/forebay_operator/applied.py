@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from forebay_operator.objects import uid_of, version_of
 from forebay_operator.observed import Object
-from forebay_operator.store import uid_of, version_of
 
 ANNOTATION = "forebay.dev/applied"
 

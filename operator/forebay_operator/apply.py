@@ -13,10 +13,11 @@ from forebay_operator.applied import check, content_of, digest_of, remember, sta
 from forebay_operator.cluster import FAILURES, ApiError, Cluster
 from forebay_operator.kinds import DELETION_COST, INFERENCE_SERVICE, POD, Kind, find_kind
 from forebay_operator.memory import Memory
+from forebay_operator.objects import service_of, uid_of, version_of
 from forebay_operator.observe import is_owned
 from forebay_operator.observed import Key, Object
 from forebay_operator.planned import ObjectRef
-from forebay_operator.store import Store, Written, service_of, uid_of, version_of
+from forebay_operator.store import Store, Written
 from forebay_operator.undeclared import apply_status
 
 log = logging.getLogger(__name__)

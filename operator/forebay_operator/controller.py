@@ -58,9 +58,7 @@ class Controller:
         self._queue = WorkQueue()
         self._metrics = Metrics()
         self._scraper = Scraper(self.store, self._queue, self._metrics)
-        self._resync = Resync(
-            cluster, self.store, self._queue, settings.namespaces, metrics=self._metrics
-        )
+        self._resync = Resync(cluster, self.store, self._queue, self._metrics, settings.namespaces)
         self._lease = LeaseHolder(cluster, settings.lease_namespace, settings.identity)
         self._reconciler = Reconciler(
             cluster, self.store, self._queue, settings.decisions, planner, self._scraper

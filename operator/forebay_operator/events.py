@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from forebay_operator.cluster import FAILURES, Cluster
 from forebay_operator.kinds import EVENT, EVENT_RECORD
 from forebay_operator.memory import Memory
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object, Observed
 from forebay_operator.planned import Note
 from forebay_operator.shared_lists import SharedLists
-from forebay_operator.store import uid_of
 
 log = logging.getLogger(__name__)
 

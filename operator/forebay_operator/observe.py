@@ -22,8 +22,9 @@ from forebay_operator.kinds import (
     Kind,
 )
 from forebay_operator.memory import Memory
+from forebay_operator.objects import controller_of, uid_of
 from forebay_operator.observed import Key, Object, Observed, PodLoad, Settings
-from forebay_operator.store import Store, controller_of, uid_of
+from forebay_operator.store import Store
 
 
 def observe(

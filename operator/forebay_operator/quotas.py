@@ -8,9 +8,10 @@ from datetime import datetime
 
 from forebay_operator.cluster import ApiError, Cluster
 from forebay_operator.kinds import DEPLOYMENT, VRAM_QUOTA
+from forebay_operator.objects import controller_of, uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.quota.ledger import plan_quotas
-from forebay_operator.store import Store, controller_of, uid_of
+from forebay_operator.store import Store
 from forebay_operator.undeclared import apply_status
 from forebay_operator.workqueue import WorkQueue
 

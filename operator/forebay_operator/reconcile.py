@@ -18,6 +18,7 @@ from forebay_operator.events import (
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD, RESOURCE_QUOTA
 from forebay_operator.loads.scrape import Scraper
 from forebay_operator.memory import Memory
+from forebay_operator.objects import uid_of
 from forebay_operator.observe import (
     is_orphan,
     is_over_quota,
@@ -30,7 +31,7 @@ from forebay_operator.planned import Plan
 from forebay_operator.planning.standstill import tell_internal_error
 from forebay_operator.quotas import QuotaKeeper
 from forebay_operator.shared_lists import READ_AGAIN_SECONDS, SharedLists
-from forebay_operator.store import Store, uid_of
+from forebay_operator.store import Store
 from forebay_operator.wall_clock import JumpWatch, shift
 from forebay_operator.workqueue import WorkQueue
 

@@ -39,16 +39,16 @@ class Resync:
         cluster: Cluster,
         store: Store,
         queue: WorkQueue,
+        metrics: Metrics,
         namespaces: Sequence[str] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        metrics: Metrics | None = None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._queue = queue
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._sleep = sleep
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics
         self._listed_at: float | None = None
         self._filled_at = float("inf")
         self._asked = asyncio.Event()

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
 from forebay_operator.loads.news import is_news
 from forebay_operator.loads.request import request_load
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import MEMORY_TERMS, Key, Object, PodLoad
-from forebay_operator.store import Store, uid_of
+from forebay_operator.store import Store
 from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
@@ -53,12 +54,12 @@ class Target:
 class Scraper:
     """Keeps the loads of all serving pods."""
 
-    def __init__(self, store: Store, queue: WorkQueue, metrics: Metrics | None = None) -> None:
+    def __init__(self, store: Store, queue: WorkQueue, metrics: Metrics) -> None:
         self.loads: dict[str, PodLoad] = {}
         """By pod uid."""
         self._store = store
         self._queue = queue
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics
         self.beat: Callable[[], None] = lambda: None
         """Called once a round."""
         self._asked_at: dict[str, float] = {}

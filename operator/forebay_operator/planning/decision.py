@@ -102,14 +102,14 @@ def _look_out(
 def _write_plan(outlook: Outlook, scaling: ScalingStep) -> Plan:
     situation, headcount = outlook.situation, outlook.headcount
     status = build_status(outlook, scaling.status)
-    drains = follow_drains(situation, outlook.revision.template_hash if outlook.revision else "")
+    drains = follow_drains(situation, outlook.wanted_hash)
     memory = replace(
         scaling.memory, leaving=drains.leaving, contest=headcount.contest, is_fresh=False
     )
     if situation.may_refresh:
         memory = replace(memory, reported_at=situation.now)
     history = plan_history(situation, outlook.revision) if outlook.revision else ()
-    retry = choose_retry(situation, outlook.revision.template_hash) if outlook.revision else Retry()
+    retry = choose_retry(situation, outlook.wanted_hash) if outlook.revision else Retry()
     return Plan(
         children=_build_children(outlook),
         deletions=(*outlook.knowledge.deletions, *history, *retry.deletions),

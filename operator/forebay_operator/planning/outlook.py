@@ -39,6 +39,11 @@ class Outlook:
     memory: MemoryReport = MemoryReport()
 
     @property
+    def wanted_hash(self) -> str:
+        """Of the template that the Deployment gets; empty where there is none."""
+        return self.revision.template_hash if self.revision else ""
+
+    @property
     def refusal(self) -> Cause | None:
         """Why children could not be written."""
         observed = self.situation.observed
@@ -51,8 +56,7 @@ class Outlook:
     @property
     def device_cause(self) -> Cause | None:
         """Why pods that serve are not what was asked for."""
-        wanted_hash = self.revision.template_hash if self.revision else ""
-        return explain_cpu(self.situation, wanted_hash)
+        return explain_cpu(self.situation, self.wanted_hash)
 
     @property
     def is_held_back(self) -> bool:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from forebay_operator.kinds import TEMPLATE_HASH_LABEL
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object, PodLoad
 from forebay_operator.planning.situation import find_condition
 from forebay_operator.planning.timestamps import parse_time
@@ -15,19 +16,6 @@ RUNTIME_CONTAINER = "runtime"
 def pod_name(pod: Object) -> str:
     name: str = pod["metadata"]["name"]
     return name
-
-
-def uid_of(thing: Object) -> str:
-    """Of a pod, or of any other object."""
-    uid: str = thing["metadata"].get("uid", "")
-    return uid
-
-
-def controller_uid(thing: Object) -> str:
-    """Of whoever made it; empty where nobody is named."""
-    references = thing["metadata"].get("ownerReferences") or ()
-    uids = (str(one.get("uid", "")) for one in references if one.get("controller"))
-    return next(uids, "")
 
 
 def is_leaving(pod: Object) -> bool:

@@ -15,7 +15,6 @@ from forebay_operator.planning.situation import Manifest
 def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
     """What a reader of the InferenceService sees; a field that does not apply is absent."""
     situation = outlook.situation
-    wanted_hash = outlook.revision.template_hash if outlook.revision else ""
     labels = selector_labels(situation.service)
     optional = {
         "model": outlook.knowledge.model,
@@ -23,7 +22,7 @@ def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
         "vram": _vram(outlook),
         "memory": outlook.memory.status,
         "scaling": scaling,
-        "draining": list_draining(situation, wanted_hash),
+        "draining": list_draining(situation, outlook.wanted_hash),
     }
     return {
         "observedGeneration": situation.service.generation,

@@ -14,8 +14,9 @@ from prometheus_client.registry import Collector
 
 from forebay_operator.kinds import DEPLOYMENT, INFERENCE_SERVICE, POD
 from forebay_operator.lease import LeaseHolder
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Key, Object, PodLoad
-from forebay_operator.store import Store, uid_of
+from forebay_operator.store import Store
 from forebay_operator.telemetry.heartbeats import Heartbeats
 from forebay_operator.telemetry.metrics import PREFIX
 from forebay_operator.workqueue import WorkQueue

@@ -14,6 +14,7 @@ from forebay_operator.resync import Resync
 from forebay_operator.store import Store
 from forebay_operator.telemetry.heartbeats import Heartbeats
 from forebay_operator.telemetry.liveness import LIMITS_SECONDS, LONGEST_WORK_SECONDS, Liveness
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 from set_clock import SetClock
 
@@ -23,7 +24,7 @@ class World:
         self.clock = SetClock(100.0)
         self.loops = Heartbeats(self.clock)
         self.queue = WorkQueue(self.clock)
-        self.resync = Resync(FakeCluster(), Store(), self.queue)
+        self.resync = Resync(FakeCluster(), Store(), self.queue, Metrics())
         self.liveness = Liveness(self.loops, self.queue, self.resync)
 
 
@@ -103,7 +104,7 @@ async def test_the_lease_beats_while_it_waits_and_while_it_is_held(told: list[No
 
 
 async def test_the_scrape_beats_though_nobody_answers(told: list[None]) -> None:
-    scraper = Scraper(Store(), WorkQueue())
+    scraper = Scraper(Store(), WorkQueue(), Metrics())
     scraper.beat = lambda: told.append(None)
     await let_run(scraper.run())
     assert len(told) > 3

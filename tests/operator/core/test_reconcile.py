@@ -44,7 +44,7 @@ class World:
         self.now = 0.0
         self.plan: Callable[[Observed], Plan] = lambda observed: Plan()
         self.seen: list[Observed] = []
-        self.scraper = CountingScraper(self.store, self.queue)
+        self.scraper = CountingScraper(self.store, self.queue, Metrics())
         self.reconciler = Reconciler(
             self.cluster,
             self.store,

@@ -10,6 +10,7 @@ from forebay_operator.kinds import INFERENCE_SERVICE, NODE, POD
 from forebay_operator.observed import Key
 from forebay_operator.resync import Resync, TimeRunsBackwards
 from forebay_operator.store import Store
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
 KEY = Key("team", "llama")
@@ -22,7 +23,7 @@ class World:
         self.store = Store()
         self.queue = WorkQueue()
         self.meanwhile: Callable[[], object] = lambda: None
-        self.resync = Resync(self.cluster, self.store, self.queue, sleep=self._sleep)
+        self.resync = Resync(self.cluster, self.store, self.queue, Metrics(), sleep=self._sleep)
         self.add(INFERENCE_SERVICE, "llama")
 
     def add(self, kind: Any, name: str) -> None:
@@ -126,6 +127,6 @@ async def test_an_api_server_that_knows_less_than_before_ends_the_process(world:
     world.add(POD, "young")
     await world.resync.fill()
     restored = FakeCluster()
-    resync = Resync(restored, world.store, world.queue)
+    resync = Resync(restored, world.store, world.queue, Metrics())
     with pytest.raises(TimeRunsBackwards, match="inferenceservices"):
         await resync.compare()

@@ -9,6 +9,7 @@ import pytest
 from forebay_operator.loads.scrape import Scraper, Target, parse_load, read_load, to_target
 from forebay_operator.observed import Key, PodLoad
 from forebay_operator.store import Store
+from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
 
 KEY = Key("team", "llama")
@@ -80,14 +81,14 @@ def test_a_service_is_asked_as_often_as_a_decision_hangs_on_it(
     store = Store()
     store.put(service(spec))
     store.put(item)
-    scraper = Scraper(store, WorkQueue())
+    scraper = Scraper(store, WorkQueue(), Metrics())
     asked = [now for now in range(0, 62, 2) if list(scraper.due_targets(float(now)))]
     assert asked == times
 
 
 def test_an_answer_that_is_news_has_its_service_looked_at() -> None:
     queue = WorkQueue()
-    scraper = Scraper(Store(), queue)
+    scraper = Scraper(Store(), queue, Metrics())
     target = Target(KEY, "u", "10.0.0.1", 9000)
     for said, key in (
         (PodLoad(True, 1), KEY),
@@ -107,7 +108,7 @@ def test_what_pods_said_goes_with_them() -> None:
     store = Store()
     store.put(service({}))
     store.put(pod())
-    scraper = Scraper(store, WorkQueue())
+    scraper = Scraper(store, WorkQueue(), Metrics())
     for target in scraper.due_targets(0.0):
         scraper.note(target, PodLoad(True, 1))
     assert set(scraper.loads) == {"u"}
@@ -222,7 +223,7 @@ def test_what_a_pod_said_before_it_stopped_being_ready_is_forgotten() -> None:
     store = Store()
     store.put(service({}))
     store.put(pod())
-    scraper = Scraper(store, WorkQueue())
+    scraper = Scraper(store, WorkQueue(), Metrics())
     for target in scraper.due_targets(0.0):
         scraper.note(target, PodLoad(True, 4, 11))
     store.put(pod(metadata={"resourceVersion": "3"}, status={"conditions": [UNREADY]}))
@@ -244,7 +245,7 @@ async def test_a_pod_that_has_just_answered_is_asked_again_where_a_decision_hang
     store = Store()
     store.put(service({}))
     store.put(pod(port=port, status={"podIP": "127.0.0.1"}))
-    scraper = Scraper(store, WorkQueue())
+    scraper = Scraper(store, WorkQueue(), Metrics())
     async with server:
         asking = asyncio.create_task(scraper.run())
         while not scraper.loads:

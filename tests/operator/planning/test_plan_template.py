@@ -7,7 +7,7 @@ import pytest
 
 from forebay_operator.observed import Settings
 from forebay_operator.planning import plan
-from forebay_operator.planning.rollout.revision import repository_of
+from forebay_operator.planning.inspection.pin import repository_of
 from observed_builder import (
     NOW,
     SMOLLM2,

@@ -1,8 +1,9 @@
 """A service that asked for GPUs and computes on a CPU: it answers, a hundred times too slowly."""
 
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause
-from forebay_operator.planning.pods import is_ready, pod_name, template_hash, uid_of
+from forebay_operator.planning.pods import is_ready, pod_name, template_hash
 from forebay_operator.planning.situation import Situation
 
 RUNS_ON_CPU = "RunsOnCPU"

@@ -2,14 +2,9 @@
 
 from dataclasses import dataclass
 
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
-from forebay_operator.planning.pods import (
-    container_status,
-    is_ready,
-    pod_condition,
-    pod_name,
-    uid_of,
-)
+from forebay_operator.planning.pods import container_status, is_ready, pod_condition, pod_name
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import parse_time, seconds_since
 from forebay_operator.service import Service

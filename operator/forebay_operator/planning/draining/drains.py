@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import LeavingPod, Object
 from forebay_operator.planned import Note, Tally
 from forebay_operator.planning.children.pod_template import STOP_MARGIN_SECONDS
@@ -20,7 +21,6 @@ from forebay_operator.planning.pods import (
     load_of,
     pod_condition,
     pod_name,
-    uid_of,
 )
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import parse_time

@@ -2,16 +2,10 @@
 
 from collections.abc import Collection
 
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.draining.departure import explain_departure
-from forebay_operator.planning.pods import (
-    is_finished,
-    is_leaving,
-    is_ready,
-    load_of,
-    pod_name,
-    uid_of,
-)
+from forebay_operator.planning.pods import is_finished, is_leaving, is_ready, load_of, pod_name
 from forebay_operator.planning.scaling.successors import list_endings, node_of
 from forebay_operator.planning.situation import Manifest, Situation
 

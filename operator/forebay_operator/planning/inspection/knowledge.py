@@ -23,10 +23,7 @@ from forebay_operator.planning.inspection.verdict import (
     read_verdict,
     standing_cause,
 )
-from forebay_operator.planning.situation import (
-    Manifest,
-    Situation,
-)
+from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.timestamps import parse_time
 
 FIRST_DELAY_SECONDS = 10.0

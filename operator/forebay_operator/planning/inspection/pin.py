@@ -25,7 +25,7 @@ def find_pinned_uri(model: Model, revision: str, pod: Object | None) -> str:
     if model.scheme != "oci":
         return ""
     if digest := _DIGEST.search(model.location) or _mounted_digest(pod):
-        return f"oci://{_repository(model.location)}@{digest[0]}"
+        return f"oci://{repository_of(model.location)}@{digest[0]}"
     return ""
 
 
@@ -33,8 +33,8 @@ def warn_of_tag(model: Model, pinned_uri: str) -> str:
     """A sentence where an image is named by a tag; empty otherwise."""
     if model.scheme != "oci" or "@sha256:" in model.location:
         return ""
-    tag = model.location.removeprefix(_repository(model.location)).lstrip(":") or "latest"
-    example = pinned_uri or f"oci://{_repository(model.location)}@sha256:…"
+    tag = model.location.removeprefix(repository_of(model.location)).lstrip(":") or "latest"
+    example = pinned_uri or f"oci://{repository_of(model.location)}@sha256:…"
     return (
         f"The tag {tag} may mean another image tomorrow, which pods would load although this one "
         f"was sized; set spec.model.uri to {example} to keep it."
@@ -50,8 +50,8 @@ def _mounted_digest(pod: Object | None) -> re.Match[str] | None:
     return None
 
 
-def _repository(location: str) -> str:
-    """Without tag and digest; a registry's port stays."""
-    name = location.partition("@")[0]
+def repository_of(image: str) -> str:
+    """An image without its tag or digest; a registry's port stays."""
+    name = image.partition("@")[0]
     before, separator, tag = name.rpartition(":")
     return before if separator and "/" not in tag else name

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from forebay_budget.inspection import Inspection, ModelError
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause, trim
 from forebay_operator.planning.causes.crashes import last_words
@@ -15,7 +16,7 @@ from forebay_operator.planning.causes.refusals import explain_refusal
 from forebay_operator.planning.causes.suspension import SUSPENDED, explain_suspension
 from forebay_operator.planning.children.inspection_job import CONTAINER, MEMORY_LIMIT
 from forebay_operator.planning.children.model_source import name_as_written
-from forebay_operator.planning.pods import created_at, uid_of
+from forebay_operator.planning.pods import created_at
 from forebay_operator.planning.situation import Situation, find_condition
 from forebay_operator.planning.timestamps import parse_time, seconds_since
 from forebay_operator.service import Model

@@ -1,7 +1,8 @@
 """The pods that a rollout replaces."""
 
+from forebay_operator.objects import controller_of, uid_of
 from forebay_operator.observed import Object
-from forebay_operator.planning.pods import controller_uid, template_hash, uid_of
+from forebay_operator.planning.pods import template_hash
 from forebay_operator.planning.situation import Situation
 
 _REVISION = "deployment.kubernetes.io/revision"
@@ -18,7 +19,7 @@ def list_outdated(situation: Situation, wanted_hash: str) -> list[Object]:
     return [
         pod
         for pod in situation.observed.pods
-        if template_hash(pod) != wanted_hash or controller_uid(pod) in older
+        if template_hash(pod) != wanted_hash or controller_of(pod).get("uid") in older
     ]
 
 

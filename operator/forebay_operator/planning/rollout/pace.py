@@ -6,6 +6,7 @@ at a time and after that was announced. Pods that only fail are kept for nobody.
 
 from dataclasses import dataclass
 
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.causes.diagnosis import diagnose_pod
 from forebay_operator.planning.causes.patient import Patient
@@ -16,7 +17,6 @@ from forebay_operator.planning.pods import (
     pod_condition,
     seconds_overdue,
     template_hash,
-    uid_of,
 )
 from forebay_operator.planning.rollout.outdated import list_outdated
 from forebay_operator.planning.rollout.progress import Progress

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from forebay_operator.kinds import POD
+from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planned import Note, ObjectRef
 from forebay_operator.planning.causes.images import IMAGE_REASONS
@@ -24,7 +25,6 @@ from forebay_operator.planning.pods import (
     pod_condition,
     pod_name,
     template_hash,
-    uid_of,
 )
 from forebay_operator.planning.situation import Situation
 from forebay_operator.planning.timestamps import parse_time

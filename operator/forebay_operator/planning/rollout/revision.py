@@ -21,6 +21,7 @@ from forebay_operator.planning.children.metadata import (
 from forebay_operator.planning.children.pod_template import build_pod_template
 from forebay_operator.planning.children.runtime_container import TemplateInputs
 from forebay_operator.planning.inspection.knowledge import ModelKnowledge
+from forebay_operator.planning.inspection.pin import repository_of
 from forebay_operator.planning.pods import is_finished, is_leaving, is_ready, template_hash
 from forebay_operator.planning.situation import Manifest, Situation
 from forebay_operator.planning.sizing import Sizing
@@ -169,13 +170,6 @@ def _rendered(situation: Situation) -> list[Object]:
     known = situation.observed.revisions
     found = [entry for entry in known if "template" in (entry.get("data") or {})]
     return sorted(found, key=lambda entry: int(entry["revision"]))
-
-
-def repository_of(image: str) -> str:
-    """An image without its tag or digest; a registry's port stays."""
-    name = image.partition("@")[0]
-    before, separator, tag = name.rpartition(":")
-    return before if separator and "/" not in tag else name
 
 
 def plan_history(situation: Situation, current: Revision) -> tuple[ObjectRef, ...]:
