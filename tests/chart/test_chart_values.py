@@ -1,6 +1,8 @@
 """Values that cannot be meant are refused, by a sentence that names them."""
 
+import json
 import re
+from typing import Any
 
 import pytest
 import yaml
@@ -29,6 +31,23 @@ WRONG = [
     pytest.param("hub.endpoint=hub.example.com", "at '/hub/endpoint'.*https", id="no address"),
     pytest.param('extraEnv=[{"value":"1"}]', "missing property 'name'", id="a nameless variable"),
     pytest.param("models.priorityClass.value=2000000000", "maximum", id="the system's priority"),
+    pytest.param("image.registry=https://reg.test", "at '/image/registry'", id="an address"),
+    pytest.param(
+        'podLabels={"app.kubernetes.io/name":"mine"}',
+        "podLabels names app.kubernetes.io/name, which this chart selects",
+        id="a label that the chart selects by",
+    ),
+    pytest.param(
+        'extraEnv=[{"name":"FOREBAY_METRICS_PORT","value":"1"}]',
+        "extraEnv names FOREBAY_METRICS_PORT, which this chart sets",
+        id="a variable of the chart's own",
+    ),
+    pytest.param(
+        'metrics={"service":false,"serviceMonitor":{"enabled":true}}',
+        "finds nothing without metrics.service",
+        id="a monitor of no Service",
+    ),
+    pytest.param("metrics.rules=null", "at '/metrics': missing property 'rules'", id="no value"),
     pytest.param("image.registry=", "image.registry is empty: set it", id="no registry"),
     pytest.param(
         "networkPolicies.models.enabled=true",
@@ -48,6 +67,18 @@ def test_the_registry_is_all_that_has_to_be_said() -> None:
     said = run_helm("lint", CHART, "--strict", "--set=image.registry=localhost", "--quiet")
 
     assert "WARNING" not in said
+
+
+def test_no_value_may_be_missing_as_helm_would_have_it_with_reuse_values() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    [complete] = json.loads((CHART / "values.schema.json").read_text())["allOf"]
+
+    def compare(known: dict[str, Any], schema: dict[str, Any]) -> None:
+        assert schema["required"] == list(known)
+        for name, part in schema.get("properties", {}).items():
+            compare(known[name], part)
+
+    compare(values, complete)
 
 
 def test_every_value_has_a_line_that_explains_it() -> None:

@@ -207,6 +207,8 @@ def test_a_rollout_is_called_so_though_its_controller_has_not_counted_the_newest
 def test_a_service_on_its_way_to_no_replica_is_not_starting() -> None:
     cluster = settled()
     cluster.change(replicas=0)
+    cluster.befall(CRASHED)
+    assert says(cluster.decide(), "Ready") == ("False", "Scaling")
     cluster.pods.clear()
     decided = cluster.decide()
     assert says(decided, "Ready") == ("False", "Scaling")

@@ -72,7 +72,7 @@ def read_progress(situation: Situation, num_wanted: int, wanted_hash: str) -> Pr
         is_overdue=is_judged and _is_overdue(deployment),
         creation_cause=_creation_cause(situation, failure),
         refused_seconds=_refused_seconds(situation, failure),
-        pod_cause=None if is_complete else _pod_cause(patients),
+        pod_cause=None if is_complete or num_wanted == 0 else _pod_cause(patients),
         look_again_seconds=min(filter(None, map(seconds_until_ailing, patients)), default=None),
     )
 
