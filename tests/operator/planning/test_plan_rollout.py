@@ -13,6 +13,7 @@ from observed_builder import (
     child,
     condition,
     condition_of,
+    labelled_node,
     leaving,
     pod,
     says,
@@ -96,6 +97,29 @@ def test_no_pod_that_serves_makes_room_where_room_is_not_what_is_missing(sentenc
     decided = cluster.decide()
     assert pace(decided) == "Surge"
     assert says(decided, "Progressing")[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "labels", "expected"),
+    [
+        (4, {}, "Replace"),
+        (1, {}, "Surge"),
+        (4, {"pool": "b"}, "Surge"),
+    ],
+    ids=["is large enough", "is too small", "is in another pool"],
+)
+def test_a_pod_makes_room_only_where_its_node(
+    cpus: int, labels: dict[str, str], expected: str
+) -> None:
+    cluster = rolling()
+    home = labelled_node("home", {"cpu": cpus}, {"pool": "a"} | labels)
+    cluster.nodes = (home, labelled_node("elsewhere", {"cpu": 4}, {"pool": "a"}))
+    for one in cluster.pods:
+        one["spec"] = {**one["spec"], "nodeName": "home"}
+    surge(cluster, stuck_since(cluster, 31))
+    asked = [{"name": "runtime", "image": "i", "resources": {"requests": {"cpu": "2"}}}]
+    cluster.pods[-1]["spec"] = {"containers": asked, "nodeSelector": {"pool": "a"}}
+    assert pace(announced(cluster)) == expected
 
 
 def test_a_paused_deployment_is_told() -> None:
@@ -313,7 +337,8 @@ def test_an_announcement_that_is_taken_back_costs_no_pod() -> None:
     assert pace(cluster.decide()) == "Surge"
 
 
-QUOTA = 'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'
+GPUS = "requests.nvidia.com/gpu"
+QUOTA = f'pods "x" is forbidden: exceeded quota: gpus, requested: {GPUS}=1'
 
 
 def refuse(cluster: ToyCluster, seconds: float, message: str) -> None:
@@ -331,11 +356,15 @@ def refuse(cluster: ToyCluster, seconds: float, message: str) -> None:
     [
         (QUOTA, 29, "Surge"),
         (QUOTA, 30, "Replace"),
+        (f"{QUOTA}, used: {GPUS}=1, limited: {GPUS}=1", 30, "Replace"),
+        (f"{QUOTA},pods=1, used: {GPUS}=0,pods=9, limited: {GPUS}=0,pods=9", 300, "Surge"),
         ("admission webhook denied the request: no", 300, "Surge"),
     ],
     ids=[
         "a quota gets its time",
         "a quota without room for one more is no room",
+        "a quota that the old pods fill is no room",
+        "a quota that is smaller than one pod stays so",
         "who refuses every pod refuses the next one, too",
     ],
 )

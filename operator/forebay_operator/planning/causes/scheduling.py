@@ -41,6 +41,15 @@ def explain_scheduling(patient: Patient) -> Cause | None:
     return Cause("Unschedulable", _explain_room(patient, said))
 
 
+def could_run_on(pod: Object, node: Object) -> bool:
+    """Whether a pod may use a node, and would fit on it if nothing else were there."""
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    return may_run_on(pod["spec"], node) and all(
+        _amount(amount) <= _amount(str(offered.get(name, "0")))
+        for name, amount in _asked(pod).items()
+    )
+
+
 def _explain_gates(patient: Patient) -> Cause:
     gates = (one["name"] for one in patient.pod["spec"].get("schedulingGates") or ())
     return Cause(

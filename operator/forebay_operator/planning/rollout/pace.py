@@ -14,14 +14,13 @@ from forebay_operator.planning.children.serving import Pace
 from forebay_operator.planning.pods import (
     RUNTIME_CONTAINER,
     is_leaving,
-    pod_condition,
     seconds_overdue,
     template_hash,
 )
 from forebay_operator.planning.rollout.outdated import list_outdated
 from forebay_operator.planning.rollout.progress import Progress
+from forebay_operator.planning.rollout.room import seconds_over_quota, seconds_without_room
 from forebay_operator.planning.situation import Situation
-from forebay_operator.planning.timestamps import seconds_since
 
 REPLACING = "Replacing"
 """The reason of `Progressing` that announces a pod drained before its successor starts."""
@@ -77,11 +76,12 @@ def _is_broken(situation: Situation, pod: Object) -> bool:
 
 def _judge_surge(situation: Situation, wanted_hash: str, progress: Progress) -> RolloutStep:
     """Without room for long enough, say that pods will be replaced; once that was said, do it."""
-    old = set(map(uid_of, list_outdated(situation, wanted_hash)))
+    outdated = set(map(uid_of, list_outdated(situation, wanted_hash)))
     staying = [pod for pod in situation.observed.pods if not is_leaving(pod)]
-    new = [pod for pod in staying if uid_of(pod) not in old]
-    waits = (_unschedulable_seconds(situation, pod) for pod in new)
-    waited = max((*waits, _over_quota_seconds(progress)))
+    old = [pod for pod in staying if uid_of(pod) in outdated]
+    new = [pod for pod in staying if uid_of(pod) not in outdated]
+    waits = (seconds_without_room(situation, pod, old) for pod in new)
+    waited = max((*waits, seconds_over_quota(progress)))
     if waited < SURGE_PATIENCE_SECONDS:
         return RolloutStep(look_again_seconds=SURGE_PATIENCE_SECONDS - waited if waited else None)
     replacing = _replace(situation, progress)
@@ -121,34 +121,6 @@ def _consequence(progress: Progress) -> str:
     if progress.num_wanted == 1:
         return "the only replica is drained before its successor starts, and nothing serves between"
     return "one replica at a time is drained before its successor starts"
-
-
-_ROOM = (
-    "Insufficient ",
-    "Too many pods",
-    "anti-affinity",
-    "free ports",
-    "volume count",
-    "ReadWriteOncePod",
-)
-"""What the scheduler says where an old pod that goes may be what a new one waits for."""
-
-
-def _unschedulable_seconds(situation: Situation, pod: Object) -> float:
-    """How long a pod has waited for room; a node that does not exist is worth no old pod."""
-    scheduled = pod_condition(pod, "PodScheduled")
-    if scheduled.get("reason") != "Unschedulable":
-        return 0.0
-    if not any(words in scheduled.get("message", "") for words in _ROOM):
-        return 0.0
-    return max(0.001, seconds_since(scheduled["lastTransitionTime"], situation.now))
-
-
-def _over_quota_seconds(progress: Progress) -> float:
-    """How long a quota has had no room; one that wants resources named takes no pod at all."""
-    cause = progress.creation_cause
-    is_full = cause is not None and "exceeded quota" in cause.message
-    return progress.refused_seconds if is_full else 0.0
 
 
 def _is_replacing(deployment: Object | None, wanted_hash: str) -> bool:
