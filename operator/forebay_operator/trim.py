@@ -47,6 +47,8 @@ def _cut(item: Object) -> Object:
     trimmed = {**item, "metadata": _without(item["metadata"], {"managedFields"})}
     if item["kind"] == POD.name and "spec" in item:
         trimmed["spec"] = _trim_pod_spec(item["spec"])
+        if told := _last_told(item):
+            trimmed["metadata"]["managedFields"] = [told]
     elif item["kind"] == REPLICA_SET.name and "spec" in item:
         trimmed["spec"] = _without(item["spec"], _OF_REPLICA_SETS)
     elif item["kind"] == DEPLOYMENT.name and (rivals := _list_rivals(item)):
@@ -89,6 +91,22 @@ def _list_rivals(deployment: Object) -> list[Object]:
         if entry.get("manager") != FIELD_MANAGER
         and "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
     ]
+
+
+def _last_told(pod: Object) -> Object | None:
+    """When the status was written last, of a pod that runs and is not ready."""
+    status = pod.get("status") or {}
+    ready = {"type": "Ready", "status": "True"}
+    is_ready = any(ready.items() <= one.items() for one in status.get("conditions") or ())
+    if status.get("phase") != "Running" or is_ready:
+        return None
+    fields = pod["metadata"].get("managedFields") or ()
+    times = [
+        entry["time"]
+        for entry in fields
+        if entry.get("subresource") == "status" and entry.get("time")
+    ]
+    return {"subresource": "status", "time": max(times)} if times else None
 
 
 def _trim_node(item: Object) -> Object:

@@ -54,6 +54,27 @@ def test_what_is_trimmed_already_stays_as_it_is() -> None:
     assert trim(once) == once
 
 
+@pytest.mark.parametrize(
+    ("phase", "ready", "kept"),
+    [("Running", "False", "12:00:09"), ("Running", "True", ""), ("Pending", "False", "")],
+    ids=["that starts", "that serves", "that waits"],
+)
+def test_of_a_pod_when_its_status_was_written_last_is_kept(
+    phase: str, ready: str, kept: str
+) -> None:
+    fields = [
+        {"manager": "kube-scheduler", "subresource": "status", "time": "2026-01-01T12:00:01Z"},
+        {"manager": "kubelet", "subresource": "status", "time": "2026-01-01T12:00:09Z"},
+        {"manager": "forebay", "time": "2026-01-01T12:00:30Z"},
+    ]
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
+    metadata = {**METADATA, "managedFields": fields}
+    once = trim({"kind": "Pod", "metadata": metadata, "spec": {}, "status": status})
+    left = [{"subresource": "status", "time": f"2026-01-01T{kept}Z"}] if kept else None
+    assert once["metadata"].get("managedFields") == left
+    assert trim(once) == once
+
+
 def test_what_objects_say_alike_is_in_memory_once() -> None:
     def parse() -> Any:
         text = {"kind": "Pod", "metadata": METADATA, "status": {"phase": "Run" + "ning" * 9}}

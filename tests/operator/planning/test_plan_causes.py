@@ -1,5 +1,6 @@
 """Whatever keeps a pod from serving is one reason and one sentence, and gone when it is mended."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -40,6 +41,12 @@ def crashed(**last: Any) -> dict[str, Any]:
 def unready(since: float) -> dict[str, Any]:
     running = container(started=True, state={"running": {}})
     return running | {"conditions": [condition("Ready", "False", since=since)]}
+
+
+def written(pod: dict[str, Any], at: datetime) -> dict[str, Any]:
+    """The pod, with the time at which its status was written last."""
+    entry = {"subresource": "status", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return pod | {"metadata": pod["metadata"] | {"managedFields": [entry]}}
 
 
 EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
@@ -268,6 +275,19 @@ def test_a_pod_on_its_way_is_no_failure(status: dict[str, Any]) -> None:
     assert says(decided, "Ready") == ("False", "Starting")
     assert says(decided, "Progressing") == ("True", "Starting")
     assert says(decided, "Reconciling") == ("True", "Starting")
+
+
+@pytest.mark.parametrize("told_seconds_ago", [1, 11], ids=["just started", "for long"])
+def test_a_pod_that_is_unready_from_birth_has_time_from_its_start_on(told_seconds_ago: int) -> None:
+    cluster = settled()
+    cluster.befall(unready(since=-60))
+    cluster.pods[0] = written(cluster.pods[0], cluster.now - timedelta(seconds=told_seconds_ago))
+    uid = cluster.pods[0]["metadata"]["uid"]
+    cluster.warnings = (warning("Unhealthy", "Startup probe failed: statuscode: 503", uid),)
+    decided = cluster.decide()
+    reason = "Starting" if told_seconds_ago < 10 else "NotReady"
+    assert says(decided, "Ready") == ("False", reason)
+    assert "Startup" not in condition_of(decided, "Ready")["message"]
 
 
 def test_a_pod_that_is_just_unready_is_looked_at_again() -> None:

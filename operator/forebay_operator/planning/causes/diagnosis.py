@@ -98,7 +98,7 @@ def _check_finished(patient: Patient) -> Cause | None:
 def _check_readiness(patient: Patient) -> Cause | None:
     if not patient.has_started or seconds_until_ailing(patient) is not None:
         return None
-    says = trim(patient.last_warning("Unhealthy")) or "its readiness probe fails"
+    says = trim(patient.last_warning("Unhealthy", about="Readiness")) or "its readiness probe fails"
     return Cause("NotReady", f"Pod {patient.name} started but is not ready: {says}.")
 
 

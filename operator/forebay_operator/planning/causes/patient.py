@@ -1,12 +1,13 @@
 """A pod that may ail, with what is known around it: what the checks of `diagnosis` look at."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from forebay_operator.objects import uid_of
 from forebay_operator.observed import Object
 from forebay_operator.planning.pods import container_status, is_ready, pod_condition, pod_name
 from forebay_operator.planning.situation import Situation
-from forebay_operator.planning.timestamps import parse_time, seconds_since
+from forebay_operator.planning.timestamps import parse_time
 from forebay_operator.service import Service
 
 NOT_READY_SECONDS = 10
@@ -62,6 +63,18 @@ class Patient:
             return False
         return parse_time(unready_at) > parse_time(started_at)
 
+    @property
+    def unready_since(self) -> datetime | None:
+        """Since when it is unready although it started; None where nobody tells.
+
+        A pod is unready from its birth, and the moment at which it has started is none of its
+        conditions. But until it is ready nothing is written of it after that moment.
+        """
+        fields = self.pod["metadata"].get("managedFields") or ()
+        told = [one["time"] for one in fields if one.get("subresource") == "status"]
+        unready_at = pod_condition(self.pod, "Ready").get("lastTransitionTime")
+        return max(map(parse_time, [*told, unready_at])) if unready_at else None
+
     def last_warning(self, *reasons: str, about: str = "") -> str:
         """What the newest warning of these reasons says; of those that begin so, if any must."""
         warnings = self.situation.warnings_about(uid_of(self.pod))
@@ -71,10 +84,8 @@ class Patient:
 
 def seconds_until_ailing(patient: Patient) -> float | None:
     """When a pod that has just become unready has been so for long enough to be told."""
-    ready = pod_condition(patient.pod, "Ready")
-    if is_ready(patient.pod) or not patient.has_started:
+    since = patient.unready_since
+    if since is None or is_ready(patient.pod) or not patient.has_started:
         return None
-    if not ready.get("lastTransitionTime"):
-        return None
-    unready_seconds = seconds_since(ready["lastTransitionTime"], patient.situation.now)
+    unready_seconds = (patient.situation.now - since).total_seconds()
     return max(0.0, NOT_READY_SECONDS - unready_seconds) or None
