@@ -35,7 +35,9 @@ def demo() -> None:
         ask(cluster, python)
     print(cluster.kubectl("get", "inferenceservices.forebay.dev", "-n", NAMESPACE))
     say("Done; `make demo-down` stops all of it, and keeps what was built")
-    print(f"To look around: {' '.join(cluster.kubectl.command('get', 'pods', '-A'))}")
+    print("To look around, with the commands of README.md:")
+    folder, kubeconfig = cluster.kubectl.program.parent, cluster.kubectl.kubeconfig
+    print(f"  export PATH={folder}:$PATH KUBECONFIG={kubeconfig}")
 
 
 def ask(cluster: Cluster, python: Path) -> None:

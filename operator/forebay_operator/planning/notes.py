@@ -22,8 +22,13 @@ def write_notes(
     notes.append(_announce_replacing(before, after))
     notes.append(_warn_of_tag(situation, status))
     if decision is not None:
-        notes.append(Note("Normal", "Scaled", decision.message))
+        notes.append(Note("Normal", "Scaled", _tell_decision(decision)))
     return tuple(note for note in notes if note is not None)
+
+
+def _tell_decision(decision: Decision) -> str:
+    replicas = "1 replica" if decision.num_replicas == 1 else f"{decision.num_replicas} replicas"
+    return f"Scaled to {replicas}: {decision.message}"
 
 
 def _announce(before: Any, after: Any, condition_type: str) -> Note | None:

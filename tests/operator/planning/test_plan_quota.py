@@ -424,7 +424,7 @@ def test_what_others_do_changes_no_word_of_a_service_that_is_admitted() -> None:
         (
             (neighbour("a", "60Gi"), neighbour("b", "30Gi")),
             "80Gi",
-            ("False", "ServicesWait", "b (30.0 GiB more) do not fit"),
+            ("False", "ServicesWait", "b (30.0 GiB more) do not fit; a spec.budget of 90Gi would"),
         ),
         ((on_cpu("a"),), "1Gi", ("True", "AllAdmitted", "0 services")),
     ],

@@ -8,7 +8,7 @@ from forebay_operator.observed import Object
 from forebay_operator.planning.causes.cause import Cause, trim
 from forebay_operator.planning.causes.patient import Patient
 from forebay_operator.planning.nodes.selector import may_run_on
-from forebay_operator.planning.pods import pod_condition
+from forebay_operator.planning.pods import RUNTIME_CONTAINER, pod_condition
 from forebay_operator.service import Service
 
 _MISSING_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
@@ -70,7 +70,7 @@ def _explain_room(patient: Patient, said: str) -> str:
     return (
         f"No node takes pod {patient.name}, which asks for {asks or 'nothing in particular'}: "
         f"{'; '.join([said, *supply])}; add or free such a node, or change "
-        f"{_fields(patient.service)}."
+        f"{_fields(patient)}."
     )
 
 
@@ -120,7 +120,9 @@ def _claim_field(claim: str, service: Service) -> str:
     return "spec.model.uri" if is_model else "spec.podTemplate.volumes"
 
 
-def _fields(service: Service) -> str:
-    if service.device == "GPU":
+def _fields(patient: Patient) -> str:
+    if patient.container != RUNTIME_CONTAINER:
+        return "spec.podTemplate"  # an inspection asks for the same little of every model
+    if patient.service.device == "GPU":
         return "spec.vram, spec.engine.tensorParallelSize or spec.podTemplate"
     return "spec.vram.budget or spec.podTemplate"

@@ -78,9 +78,15 @@ def describe_model(inspection: Inspection, warning: str = "") -> str:
     """One sentence about a known model, and one that warns of its tag."""
     described = (
         f"{inspection.config.architecture} with {inspection.num_parameters:,} parameters, "
-        f"{format_bytes(inspection.weights_bytes)} of weights, revision {inspection.revision}."
+        f"{format_bytes(inspection.weights_bytes)} of weights, {_name_revision(inspection)}."
     )
     return f"{described} {warning}".rstrip()
+
+
+def _name_revision(inspection: Inspection) -> str:
+    """A hub's commit, or the fingerprint that must not be taken for an image's digest."""
+    is_digest = inspection.revision.startswith("sha256:")
+    return f"{'headers' if is_digest else 'revision'} {inspection.revision}"
 
 
 def _known_inspection(situation: Situation) -> Inspection | None:

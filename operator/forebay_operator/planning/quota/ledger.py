@@ -114,7 +114,9 @@ def _judge(entries: Sequence[Entry], budget_bytes: int) -> Condition:
             f"{to_exact_quantity(used_bytes)}, or have them ask for less.",
         )
     if waiting:
-        return Condition("WithinBudget", "False", "ServicesWait", _tell_waiting(waiting, held))
+        return Condition(
+            "WithinBudget", "False", "ServicesWait", _tell_waiting(waiting, held, used_bytes)
+        )
     services = "service asks" if len(entries) == 1 else "services ask"
     extra_bytes = sum(max(0, one.granted_bytes - one.claim_bytes) for one in entries)
     asked = f"{format_bytes(used_bytes - extra_bytes)} of {format_bytes(budget_bytes)}"
@@ -126,7 +128,7 @@ def _judge(entries: Sequence[Entry], budget_bytes: int) -> Condition:
     return Condition("WithinBudget", "True", "AllAdmitted", message)
 
 
-def _tell_waiting(waiting: Sequence[Entry], held: str) -> str:
+def _tell_waiting(waiting: Sequence[Entry], held: str, used_bytes: int) -> str:
     named = [
         f"{one.name} ({format_bytes(one.claim_bytes - one.granted_bytes)} more)"
         for one in waiting[:MOST_NAMED]
@@ -134,6 +136,6 @@ def _tell_waiting(waiting: Sequence[Entry], held: str) -> str:
     others = f" and {len(waiting) - MOST_NAMED} others" if len(waiting) > MOST_NAMED else ""
     missing = sum(one.claim_bytes - one.granted_bytes for one in waiting)
     return (
-        f"{held} are held, and {', '.join(named)}{others} do not fit; {format_bytes(missing)} "
-        "more in spec.budget beyond what is held would admit all."
+        f"{held} are held, and {', '.join(named)}{others} do not fit; a spec.budget of "
+        f"{to_exact_quantity(used_bytes + missing)} would admit all."
     )
