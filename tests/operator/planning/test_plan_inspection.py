@@ -423,7 +423,7 @@ NO_CLAIM = (
                 )
             },
             "Unschedulable",
-            "0/1 nodes are available: 1 Too many pods; add or free",
+            "1 Too many pods; add or free such a node, or change spec.podTemplate.",
         ),
         (
             {"state": waiting("CreateContainerConfigError", 'secret "hf" not found')},

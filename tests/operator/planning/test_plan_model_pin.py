@@ -1,11 +1,13 @@
 """A tag of an image is warned of, and which uri would always mean the same model is told."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from forebay_operator.planned import Plan
 from forebay_operator.planning import plan
+from forebay_operator.planning.inspection.knowledge import describe_model
 from observed_builder import (
     NOW,
     SMOLLM2,
@@ -71,6 +73,17 @@ def test_a_tag_is_warned_of_and_what_is_pinned_is_not(
     assert all(told in message for told in warnings(decided))
     assert not tag or f"set spec.model.uri to {pinned or 'oci://reg.test'}" in message
     assert tag or "tag" not in message
+
+
+@pytest.mark.parametrize(
+    ("revision", "told"),
+    [("sha256:00ff", "headers sha256:00ff."), ("c0ffee", "revision c0ffee.")],
+    ids=["of files", "of a hub"],
+)
+def test_what_files_are_known_by_is_not_called_like_an_images_digest(
+    revision: str, told: str
+) -> None:
+    assert describe_model(replace(SMOLLM2, revision=revision)).endswith(f"of weights, {told}")
 
 
 def test_a_tag_is_told_once_and_what_is_known_of_it_stays() -> None:

@@ -265,11 +265,13 @@ def test_raising_min_replicas_scales_at_once_and_lowering_max_replicas_does_too(
     assert cluster.report()["message"] == "3 became 2: scaling.maxReplicas."
 
 
-def test_what_is_decided_is_counted_with_its_reason() -> None:
+def test_what_is_decided_is_counted_with_its_reason_and_told() -> None:
     cluster = ScalingCluster()
     cluster.say(load(4, 8))
     decided = cluster.decide()
     assert decided.tallies == (Tally("scale_decisions", {"reason": "QueueAboveTarget"}),)
+    told = "Scaled to 2 replicas: 8 waiting over 1 ready replica, target 4."
+    assert told in {note.message for note in decided.notes}
     cluster.carry_out(decided)
     assert cluster.decide().tallies == ()
 
