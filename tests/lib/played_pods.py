@@ -18,8 +18,6 @@ GONE_AFTER = "fate.test/gone-after"
 """A Go duration: how long it drains once it is deleted."""
 ADDRESS = "fate.test/address"
 """Its IP, where loopback will not do: the API server takes no loopback into EndpointSlices."""
-LAST_WORDS = "fate.test/last-words"
-"""A crashing container's termination message."""
 TOLD = "fate.test/container"
 """The status of the container as JSON, for the fate `told`; `tell_container` writes it."""
 
@@ -144,7 +142,6 @@ _CRASHED = (
     _CONDITIONS.replace("READY", "False")
     + """
 phase: Running
-{{ $words := or ( index ( or .metadata.annotations dict ) "fate.test/last-words" ) "it crashed" }}
 containerStatuses:
 {{ range .spec.containers }}
 - name: {{ .name | Quote }}
@@ -158,7 +155,7 @@ containerStatuses:
     terminated:
       exitCode: 1
       reason: Error
-      message: {{ $words | Quote }}
+      message: it crashed
       startedAt: {{ Now | Quote }}
       finishedAt: {{ Now | Quote }}
 {{ end }}
