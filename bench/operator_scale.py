@@ -127,7 +127,7 @@ class Bench:
         self.add("all Ready: CPU time of the operator", cpu, "s", 60.0)
         self.add("all Ready: wall time, control plane on the other core", wall, "s", None)
         self.add("peak memory", after.peak_bytes / MIB, "MiB", 256.0)
-        asked = read_audit(self.server.folder)
+        asked = read_audit(self.server)
         self.add("creates of a child, at most", most_creates(asked), "", 1)
         self.add("status writes of a service, at most", most_status_writes(asked), "", 3)
 
@@ -188,7 +188,7 @@ class Bench:
 
 def num_writes(server: ApiServer) -> int:
     """The operator's, so far."""
-    return count_writes(read_audit(server.folder)).total()
+    return count_writes(read_audit(server)).total()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from api_server import ApiServer
+from audit import list_used
 from chart import list_rules
 from chart_release import Release, apply_service, wait_ready
 from operator_process import wait_until
@@ -36,7 +37,7 @@ def test_a_namespaced_release_serves_its_namespaces_by_what_it_was_granted(
 
     assert count_deployments(server, team) == 1
     assert count_deployments(server, f"{team}-other") == 0
-    used = server.audited("system:serviceaccount:narrow-system:narrow-operator")
+    used = list_used(server, "system:serviceaccount:narrow-system:narrow-operator")
     asked_in_vain = {resource for _, _, resource in used - list_rules("rbac.nodes=false")}
     assert asked_in_vain <= CLUSTER_SCOPED
     assert "Traceback" not in operator.log

@@ -89,8 +89,10 @@ class ApiServer:
                 return error.code, json.load(error)
 
     def requests_of(self, user: str) -> list[dict[str, Any]]:
-        """What a user asked of the server, as its audit log has it."""
-        entries = map(json.loads, (self.folder / "audit.log").read_text().splitlines())
+        """What a user asked of the server, as its audit log has it, in order."""
+        paths = sorted(self.folder.glob("audit*.log"), key=lambda path: path.stat().st_mtime)
+        lines = (line for path in paths for line in path.read_text().splitlines())
+        entries = (json.loads(line) for line in lines if f'"{user}"' in line)
         return [one for one in entries if one["user"]["username"] == user]
 
     def wait_until_ready(self) -> None:
@@ -105,20 +107,6 @@ class ApiServer:
                 time.sleep(0.1)
         log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
         raise RuntimeError(f"The API server did not become ready in 60 s:\n{log}")
-
-    def audited(self, user: str) -> set[tuple[str, str, str]]:
-        """What a user was seen to need: verb, group and resource, with its subresource.
-
-        Applying what is not there yet needs the right to create it, too.
-        """
-        asked = set()
-        for entry in self.requests_of(user):
-            if thing := entry.get("objectRef"):
-                resource = "/".join(filter(None, (thing["resource"], thing.get("subresource"))))
-                is_new = entry["verb"] == "patch" and entry["responseStatus"].get("code") == 201
-                verbs = ("patch", "create") if is_new else (entry["verb"],)
-                asked |= {(verb, thing.get("apiGroup", ""), resource) for verb in verbs}
-        return asked
 
     def kubeconfig_with_token(self, name: str, token: str, url: str = "") -> Path:
         """Write a kubeconfig whose user is a bearer token; `url` leads there by a detour."""

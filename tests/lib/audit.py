@@ -1,10 +1,12 @@
 """What an operator was seen to ask of the API server, object by object."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
+
+from api_server import ApiServer
+from chart import Rule
 
 OPERATOR = "system:serviceaccount:forebay-system:forebay-operator"
 READS = ("get", "list", "watch")
@@ -18,17 +20,24 @@ class Request:
     """As RBAC has it; `create` also for an apply of what was not there."""
     resource: str
     """With its subresource, as in `inferenceservices/status`."""
+    group: str
     namespace: str
     name: str
     code: int
+    is_applied: bool
 
 
-def read_audit(folder: Path, user: str = OPERATOR) -> list[Request]:
-    """All requests of a user so far, in order."""
-    paths = sorted(folder.glob("audit*.log"), key=lambda path: path.stat().st_mtime)
-    lines = (line for path in paths for line in path.read_text().splitlines())
-    entries = (json.loads(line) for line in lines if f'"{user}"' in line)
-    return [_to_request(one) for one in entries if one["user"]["username"] == user]
+def read_audit(server: ApiServer, user: str = OPERATOR) -> list[Request]:
+    """All requests of a user so far, in order; those for no resource apart."""
+    return [_to_request(one) for one in server.requests_of(user) if "objectRef" in one]
+
+
+def list_used(server: ApiServer, user: str = OPERATOR) -> set[Rule]:
+    """The rights that a user was seen to need; to apply what is not there needs that to patch,
+    too."""
+    asked = read_audit(server, user)
+    applied = {("patch", one.group, one.resource) for one in asked if one.is_applied}
+    return applied | {(one.verb, one.group, one.resource) for one in asked}
 
 
 def count_writes(requests: Iterable[Request]) -> Counter[Request]:
@@ -49,9 +58,15 @@ def most_status_writes(requests: Iterable[Request]) -> int:
     return max(Counter((one.namespace, one.name) for one in writes).values())
 
 
-def _to_request(entry: dict[str, object]) -> Request:
-    thing, code = entry.get("objectRef") or {}, entry["responseStatus"].get("code", 0)
-    resource = "/".join(filter(None, (thing.get("resource"), thing.get("subresource"))))
-    is_new = entry["verb"] == "patch" and code == 201
-    verb = "create" if is_new else str(entry["verb"])
-    return Request(verb, resource, thing.get("namespace", ""), thing.get("name", ""), code)
+def _to_request(entry: dict[str, Any]) -> Request:
+    thing, code = entry["objectRef"], entry["responseStatus"].get("code", 0)
+    is_applied = entry["verb"] == "patch"
+    return Request(
+        verb="create" if is_applied and code == 201 else entry["verb"],
+        resource="/".join(filter(None, (thing["resource"], thing.get("subresource")))),
+        group=thing.get("apiGroup", ""),
+        namespace=thing.get("namespace", ""),
+        name=thing.get("name", ""),
+        code=code,
+        is_applied=is_applied,
+    )

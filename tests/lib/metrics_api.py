@@ -4,16 +4,16 @@
 The API server reaches it as a Service of type ExternalName, the one kind that may lead to loopback.
 """
 
-import json
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
 from api_server import ApiServer
+from json_handler import answer_json
 from operator_process import wait_until
 
 GROUP = "external.metrics.k8s.io"
@@ -52,7 +52,7 @@ class MetricsApi:
 def serve_metrics(server: ApiServer) -> Iterator[MetricsApi]:
     """Serve on loopback while the block runs, and have the API server know."""
     metrics = MetricsApi()
-    web = ThreadingHTTPServer(("127.0.0.1", 0), _handler(metrics))
+    web = ThreadingHTTPServer(("127.0.0.1", 0), answer_json(metrics.answer))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(server.folder / "server.crt", server.folder / "server.key")
     web.socket = context.wrap_socket(web.socket, server_side=True)
@@ -96,19 +96,3 @@ def _register(server: ApiServer, port: int) -> None:
 def _is_available(server: ApiServer) -> bool:
     conditions = (server.request("GET", API_SERVICE)[1].get("status") or {}).get("conditions")
     return any(one["type"] == "Available" and one["status"] == "True" for one in conditions or ())
-
-
-def _handler(metrics: MetricsApi) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(metrics.answer(self.path.partition("?")[0])).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    return Handler

@@ -69,7 +69,10 @@ class OperatorProcess:
             return found.value("queue_depth") == found.value("longest_work_seconds") == 0
 
         def is_quiet_twice() -> bool:
-            return is_quiet() and not time.sleep(QUIET_SECONDS) and is_quiet()
+            if not is_quiet():
+                return False
+            time.sleep(QUIET_SECONDS)
+            return is_quiet()
 
         wait_until("Nothing is due", is_quiet_twice, seconds)
 

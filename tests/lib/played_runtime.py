@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+
+from json_handler import answer_json
 
 Load = dict[str, Any]
 
@@ -45,27 +47,11 @@ def _listen(address: str, port: int, said: Load) -> ThreadingHTTPServer:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return ThreadingHTTPServer((address, port), _handler(said))
+            return ThreadingHTTPServer((address, port), answer_json(lambda path: said))
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-
-
-def _handler(said: Load) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps(said).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    return Handler
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def started(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> list[Requ
 
 
 def asked_for(fleet: Fleet) -> list[Request]:
-    return [one for one in read_audit(fleet.server.folder) if one.namespace in fleet.namespaces()]
+    return [one for one in read_audit(fleet.server) if one.namespace in fleet.namespaces()]
 
 
 def test_each_child_is_created_once(started: list[Request]) -> None:
@@ -58,7 +58,7 @@ def test_nothing_else_is_written(started: list[Request]) -> None:
 
 
 def test_no_secret_is_ever_asked_for(started: list[Request], fleet: Fleet) -> None:
-    assert "secrets" not in {one.resource for one in read_audit(fleet.server.folder)}
+    assert "secrets" not in {one.resource for one in read_audit(fleet.server)}
 
 
 def test_an_operator_that_starts_anew_writes_nothing(
