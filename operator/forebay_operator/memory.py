@@ -24,6 +24,8 @@ class Memory:
     """How often in a row a child was not taken for a reason that should have passed."""
     told: tuple[str, str] = ("", "")
     """Digests of the status as it was written last, and of what the API server made of it."""
+    untold_since: float | None = None
+    """Monotonic time since which a status waits to be written; None while none does."""
     posted: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Monotonic time by what an Event said."""
     asked_for: set[str] = field(default_factory=set)

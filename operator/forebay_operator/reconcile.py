@@ -26,9 +26,11 @@ from forebay_operator.observe import (
     observe,
     select_loads,
 )
-from forebay_operator.observed import Key, Observed, ScalingMemory, Settings
+from forebay_operator.observed import Key, Object, Observed, ScalingMemory, Settings
 from forebay_operator.planned import Plan
+from forebay_operator.planning.pods import is_ready
 from forebay_operator.planning.standstill import tell_internal_error
+from forebay_operator.planning.status_pace import patience_seconds
 from forebay_operator.quotas import QuotaKeeper
 from forebay_operator.shared_lists import READ_AGAIN_SECONDS, SharedLists
 from forebay_operator.store import Store
@@ -62,6 +64,20 @@ def names_newly_draining(observed: Observed, decided: Plan) -> bool:
     known = (observed.service.get("status") or {}).get("draining") or ()
     named = (decided.status or {}).get("draining") or ()
     return not {one["pod"] for one in named} <= {one["pod"] for one in known}
+
+
+def has_unheard(observed: Observed) -> bool:
+    """Whether a pod became ready of which nothing is known: what it runs on, and its memory."""
+    return any(is_ready(pod) and uid_of(pod) not in observed.loads for pod in observed.pods)
+
+
+def needs_loads(observed: Observed, decided: Plan) -> bool:
+    """Whether pods must be asked before this is done, and told."""
+    return (
+        is_shrinking(observed, decided)
+        or names_newly_draining(observed, decided)
+        or has_unheard(observed)
+    )
 
 
 class Reconciler:
@@ -130,7 +146,7 @@ class Reconciler:
             orphans = tuple(name for name, item in foreign.items() if is_orphan(item, key))
             observed = replace(known, foreign=tuple(foreign), orphans=orphans)
             decided = self._planner(observed, now)
-        if is_shrinking(observed, decided) or names_newly_draining(observed, decided):
+        if needs_loads(observed, decided):
             await self._scraper.refresh(key)
             observed = replace(observed, loads=select_loads(observed.pods, self._scraper.loads))
             decided = self._planner(observed, now)
@@ -180,13 +196,25 @@ class Reconciler:
     ) -> None:
         if decided.memory is not None:
             memory.scaling = decided.memory
-        if decided.status is not None:
+        if decided.status is not None and self._is_time_to_tell(memory, observed, decided.status):
             try:
                 await applier.apply_status(observed.service, decided.status)
             except ApiError as error:
                 if error.status not in (404, 409):  # the service is gone, or is another one by now
                     raise
         await post_notes(self._cluster, observed.service, decided.notes, memory, time.monotonic())
+
+    def _is_time_to_tell(self, memory: Memory, observed: Observed, status: Object) -> bool:
+        """Whether a status has waited for long enough, if it may wait at all."""
+        now, stored = time.monotonic(), observed.service.get("status") or {}
+        waits = status != stored
+        since = memory.untold_since or now
+        remaining = since + patience_seconds(stored, status) - now
+        memory.untold_since = since if waits and remaining > 0 else None
+        if memory.untold_since is None:
+            return True
+        self._queue.add_later(observed.key, remaining)
+        return False
 
     def _read(self, key: Key, memory: Memory) -> Observed | None:
         return observe(self._store, key, self._settings, memory, self._scraper.loads)

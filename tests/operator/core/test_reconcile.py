@@ -15,11 +15,12 @@ from forebay_operator.kinds import DELETION_COST, DEPLOYMENT, INFERENCE_SERVICE,
 from forebay_operator.loads.scrape import Scraper
 from forebay_operator.observed import Key, Observed, Settings
 from forebay_operator.planned import Note, ObjectRef, Plan
-from forebay_operator.reconcile import BLIND_SECONDS, Reconciler
+from forebay_operator.reconcile import BLIND_SECONDS, Reconciler, needs_loads
 from forebay_operator.store import Store
 from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.worker import work
 from forebay_operator.workqueue import WorkQueue
+from observed_builder import load, observed, pod
 
 KEY = Key("team", "llama")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -376,6 +377,38 @@ async def test_a_leaving_pod_is_asked_what_it_holds_before_that_is_told_the_firs
     assert len(world.seen) == 2
     await world.reconcile()
     assert world.scraper.num_refreshes == 1
+
+
+def test_a_pod_that_became_ready_is_asked_what_it_is_before_that_is_told() -> None:
+    ready, heard = pod(ready=True), {"uid-smollm2-1": load()}
+    assert needs_loads(observed(pods=(ready,)), Plan())
+    assert not needs_loads(observed(pods=(ready,), loads=heard), Plan())
+    assert not needs_loads(observed(pods=(pod(),)), Plan())
+
+
+async def test_a_status_that_only_counts_waits_for_the_next_that_does_not(world: World) -> None:
+    def told(reason: str, num_replicas: int) -> Plan:
+        ready = {"type": "Ready", "status": "False", "reason": reason}
+        return Plan(status={"conditions": [ready], "replicas": num_replicas})
+
+    for decided in (told("Starting", 0), told("Starting", 1), told("Crashed", 1)):
+        world.plan = lambda observed, decided=decided: decided  # type: ignore[misc]
+        await world.reconcile()
+    assert len(world.cluster.writes) == 2
+    service = world.cluster.objects["InferenceService", "team", "llama"]
+    assert service["status"]["conditions"][0]["reason"] == "Crashed"
+
+
+async def test_a_status_that_waited_for_long_enough_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forebay_operator.planning.status_pace.COUNTING_SECONDS", 0.0)
+    for number in (0, 1):
+        ready = {"type": "Ready", "status": "False", "reason": "Starting"}
+        status = {"conditions": [ready], "replicas": number}
+        world.plan = lambda observed, status=status: Plan(status=status)  # type: ignore[misc]
+        await world.reconcile()
+    assert len(world.cluster.writes) == 2
 
 
 async def test_a_deletion_is_asked_for_once_and_only_of_the_one_that_was_meant(

@@ -1,0 +1,37 @@
+"""How long a status may wait to be written: what only counts pods is told with what comes next.
+
+A start is told in three writes: that the model is looked at, that its pods start, that they serve.
+"""
+
+from forebay_operator.observed import Object
+from forebay_operator.planning.situation import Manifest, find_condition
+
+CREATION_SECONDS = 2.0
+"""How long Kubernetes may take to create the first pods before their absence is told."""
+COUNTING_SECONDS = 5.0
+_COUNTS = frozenset({"conditions", "replicas", "readyReplicas"})
+_UNWRITTEN = frozenset({"PodsCreated"})
+"""What this condition says while nothing is wrong, the counts say too."""
+
+
+def patience_seconds(before: Object, after: Object) -> float:
+    """How long `after` may wait to take the place of `before`; 0 for what must be told at once."""
+    if not before.get("conditions"):
+        return 0.0
+    if _essence(before) == _essence(after):
+        return COUNTING_SECONDS
+    was, now = (find_condition(one.get("conditions"), "Ready") for one in (before, after))
+    created = find_condition(after.get("conditions"), "PodsCreated").get("reason")
+    is_beginning = (was.get("reason"), now.get("reason")) == ("Inspecting", "Starting")
+    return CREATION_SECONDS if is_beginning and created == "Creating" else 0.0
+
+
+def _essence(status: Object) -> Manifest:
+    """All but numbers of pods and the sentences that hold them."""
+    conditions = {
+        one["type"]: (one["status"], one["reason"])
+        for one in status.get("conditions") or ()
+        if one["type"] not in _UNWRITTEN or one["status"] == "False"
+    }
+    rest = {name: part for name, part in status.items() if name not in _COUNTS}
+    return rest | {"conditions": conditions}
