@@ -52,10 +52,10 @@ def most_creates(requests: Iterable[Request]) -> int:
     return max(Counter((one.resource, one.namespace, one.name) for one in creates).values())
 
 
-def most_status_writes(requests: Iterable[Request]) -> int:
-    """How often a status was written, of the service for which it was most often."""
+def count_status_writes(requests: Iterable[Request]) -> list[int]:
+    """How often each service's status was written, of those for which it was."""
     writes = [one for one in requests if one.resource == "inferenceservices/status"]
-    return max(Counter((one.namespace, one.name) for one in writes).values())
+    return list(Counter((one.namespace, one.name) for one in writes).values())
 
 
 def _to_request(entry: dict[str, Any]) -> Request:
