@@ -16,7 +16,7 @@ from operator_process import wait_until
 
 pytestmark = pytest.mark.component
 
-NUM_SERVICES = 60
+NUM_SERVICES = 40
 
 
 @pytest.fixture(scope="module")
