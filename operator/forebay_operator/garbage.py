@@ -1,7 +1,7 @@
 """Python's search for cyclic garbage, at a pace that suits a heap of thousands of API objects.
 
 They hold no cycles and come and go all the time, so at Python's own pace the search through them
-would be a third of the operator's work. It is made seldom instead, and wholly now and then: what
+would be a sixth of the operator's work. It is made seldom instead, and wholly now and then: what
 tasks and tracebacks leave behind is little, but it would add up.
 """
 
