@@ -9,6 +9,8 @@ from forebay_operator.planning.situation import Manifest, find_condition
 CREATION_SECONDS = 2.0
 """How long Kubernetes may take to create the first pods before their absence is told."""
 COUNTING_SECONDS = 5.0
+STARTING_SECONDS = 30.0
+"""The same while nothing serves: no autoscaler looks, and readiness is what everybody waits for."""
 _COUNTS = frozenset({"conditions", "replicas", "readyReplicas"})
 _UNWRITTEN = frozenset({"PodsCreated"})
 """What this condition says while nothing is wrong, the counts say too."""
@@ -18,12 +20,16 @@ def patience_seconds(before: Object, after: Object) -> float:
     """How long `after` may wait to take the place of `before`; 0 for what must be told at once."""
     if not before.get("conditions"):
         return 0.0
+    was, now = (_reason(one, "Ready") for one in (before, after))
     if _essence(before) == _essence(after):
-        return COUNTING_SECONDS
-    was, now = (find_condition(one.get("conditions"), "Ready") for one in (before, after))
-    created = find_condition(after.get("conditions"), "PodsCreated").get("reason")
-    is_beginning = (was.get("reason"), now.get("reason")) == ("Inspecting", "Starting")
+        return STARTING_SECONDS if now == "Starting" else COUNTING_SECONDS
+    created = _reason(after, "PodsCreated")
+    is_beginning = (was, now) == ("Inspecting", "Starting")
     return CREATION_SECONDS if is_beginning and created == "Creating" else 0.0
+
+
+def _reason(status: Object, condition_type: str) -> str:
+    return str(find_condition(status.get("conditions"), condition_type).get("reason", ""))
 
 
 def _essence(status: Object) -> Manifest:

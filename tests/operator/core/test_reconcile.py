@@ -402,7 +402,7 @@ async def test_a_status_that_only_counts_waits_for_the_next_that_does_not(world:
 async def test_a_status_that_waited_for_long_enough_is_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forebay_operator.planning.status_pace.COUNTING_SECONDS", 0.0)
+    monkeypatch.setattr("forebay_operator.planning.status_pace.STARTING_SECONDS", 0.0)
     for number in (0, 1):
         ready = {"type": "Ready", "status": "False", "reason": "Starting"}
         status = {"conditions": [ready], "replicas": number}

@@ -7,6 +7,7 @@ import pytest
 from forebay_operator.planning.status_pace import (
     COUNTING_SECONDS,
     CREATION_SECONDS,
+    STARTING_SECONDS,
     patience_seconds,
 )
 from observed_builder import condition
@@ -29,8 +30,11 @@ CASES = [
     pytest.param(
         status("Inspecting"), status("Starting", "PodsCreated"), 0, id="pods exist from the start"
     ),
-    pytest.param(STARTING, status("Starting", "PodsCreated"), COUNTING_SECONDS, id="pods exist"),
-    pytest.param(STARTING, status("Starting", replicas=1), COUNTING_SECONDS, id="a number"),
+    pytest.param(STARTING, status("Starting", "PodsCreated"), STARTING_SECONDS, id="pods exist"),
+    pytest.param(STARTING, status("Starting", replicas=1), STARTING_SECONDS, id="none serves yet"),
+    pytest.param(
+        status("Scaling"), status("Scaling", replicas=1), COUNTING_SECONDS, id="some serve"
+    ),
     pytest.param(STARTING, status("Starting", "QuotaExceeded"), 0, id="pods are refused"),
     pytest.param(STARTING, status("AllReplicasReady"), 0, id="ready"),
     pytest.param(status("AllReplicasReady"), status("ContainerCrashed"), 0, id="a failure"),
