@@ -133,7 +133,9 @@ class StructureCompiler:
             if self._words is None:
                 loop = asyncio.get_running_loop()
                 self._words = await loop.run_in_executor(self._threads, self._spell)
-            if self._trials is None or not self._trials.is_alive:
+            if self._trials is not None and not self._trials.is_alive:
+                self.close()
+            if self._trials is None:
                 self._trials = TrialProcess(self._words[0])
             return self._trials
 

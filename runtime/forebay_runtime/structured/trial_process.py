@@ -81,7 +81,11 @@ class TrialProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
-            socket.send_fds(self._door, [b"\0"], [theirs.fileno()])
+            try:
+                socket.send_fds(self._door, [b"\0"], [theirs.fileno()])
+            except OSError:
+                ours.close()
+                raise
         request = {"kind": kind, "text": text, "cpu_seconds": cpu_seconds}
         answer = await self._ask(ours, json.dumps(request).encode())
         if not answer.strip():

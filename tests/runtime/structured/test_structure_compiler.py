@@ -1,6 +1,7 @@
 """Compiling holds nobody up, whatever is compiled, and leaves nothing running."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -206,12 +207,18 @@ async def test_a_caller_that_leaves_takes_nobody_along(compiler: StructureCompil
     assert leaving.cancelled()
 
 
-async def test_a_trial_process_that_was_killed_is_started_anew(compiler: StructureCompiler) -> None:
+@pytest.mark.parametrize("is_gone", [True, False], ids=["when it is gone", "while it goes"])
+async def test_a_trial_process_that_was_killed_is_started_anew(
+    compiler: StructureCompiler, is_gone: bool
+) -> None:
     await compiler.compile(ANY)
     killed = compiler.trial_process_id
     os.kill(killed, signal.SIGKILL)
+    if is_gone:
+        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
 
     await compiler.compile(StructureSpec("regex", "a+"))
+    gc.collect()  # what was left open would be warned of now
 
     assert compiler.trial_process_id != killed
 
