@@ -83,6 +83,7 @@ def test_a_release_without_keep_takes_every_service_with_it(release: Release, te
     wait_until("The CRD goes", lambda: not exists(release.server, CRD))
 
 
+@pytest.mark.long
 def test_what_kubectl_has_applied_helm_can_take_over(
     release: Release, team: str, tmp_path: Path
 ) -> None:

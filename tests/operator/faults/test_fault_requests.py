@@ -45,6 +45,7 @@ def test_every_write_may_meet_every_fault_once(stage: Stage) -> None:
         assert any(plural in path and num >= len(FAULTS) for (_, path), num in met.items()), plural
 
 
+@pytest.mark.long
 def test_every_list_may_fail_at_first(stage: Stage) -> None:
     met: Counter[str] = Counter()
 

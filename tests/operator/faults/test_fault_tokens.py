@@ -48,6 +48,7 @@ def test_a_token_that_expires_before_its_file_is_renewed_ends_nothing(
     assert ends == [0]
 
 
+@pytest.mark.long
 def test_an_api_server_that_knows_no_token_for_a_moment_ends_nothing(
     stage: Stage, credentials: dict[str, str]
 ) -> None:
