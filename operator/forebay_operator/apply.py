@@ -103,11 +103,14 @@ class Applier:
             self._memory.applied.pop((one.kind, one.name), None)
             self._memory.written.append(Written(kind, namespace, one.name, one.uid, None))
 
+    def is_told(self, service: Object, status: Object) -> bool:
+        """Whether a status is what is there, or what the API server made of it."""
+        stored = service.get("status") or {}
+        return status == stored or self._memory.told == (digest_of(status), digest_of(stored))
+
     async def apply_status(self, service: Object, status: Object) -> None:
         """Write the whole status if it is not what is there."""
-        stored = service.get("status") or {}
-        memory = self._memory
-        if status == stored or memory.told == (digest_of(status), digest_of(stored)):
+        if self.is_told(service, status):
             return
         metadata = service["metadata"]
         names = ("name", "namespace", "uid")
@@ -118,7 +121,7 @@ class Applier:
             "status": status,
         }
         written = await apply_status(self._cluster, INFERENCE_SERVICE, manifest)
-        memory.told = digest_of(status), digest_of(written.get("status") or {})
+        self._memory.told = digest_of(status), digest_of(written.get("status") or {})
         self._expect(INFERENCE_SERVICE, written)
 
     @contextmanager

@@ -196,7 +196,9 @@ class Reconciler:
     ) -> None:
         if decided.memory is not None:
             memory.scaling = decided.memory
-        if decided.status is not None and self._is_time_to_tell(memory, observed, decided.status):
+        if decided.status is not None and not self._may_wait(
+            applier, memory, observed, decided.status
+        ):
             try:
                 await applier.apply_status(observed.service, decided.status)
             except ApiError as error:
@@ -204,17 +206,19 @@ class Reconciler:
                     raise
         await post_notes(self._cluster, observed.service, decided.notes, memory, time.monotonic())
 
-    def _is_time_to_tell(self, memory: Memory, observed: Observed, status: Object) -> bool:
-        """Whether a status has waited for long enough, if it may wait at all."""
+    def _may_wait(
+        self, applier: Applier, memory: Memory, observed: Observed, status: Object
+    ) -> bool:
+        """Whether a status that is not told yet has time; then it is looked at again."""
         now, stored = time.monotonic(), observed.service.get("status") or {}
-        waits = status != stored
         since = memory.untold_since or now
         remaining = since + patience_seconds(stored, status) - now
-        memory.untold_since = since if waits and remaining > 0 else None
-        if memory.untold_since is None:
-            return True
+        if remaining <= 0 or applier.is_told(observed.service, status):
+            memory.untold_since = None
+            return False
+        memory.untold_since = since
         self._queue.add_later(observed.key, remaining)
-        return False
+        return True
 
     def _read(self, key: Key, memory: Memory) -> Observed | None:
         return observe(self._store, key, self._settings, memory, self._scraper.loads)

@@ -12,8 +12,6 @@ COUNTING_SECONDS = 5.0
 STARTING_SECONDS = 30.0
 """The same while nothing serves: no autoscaler looks, and readiness is what everybody waits for."""
 _COUNTS = frozenset({"conditions", "replicas", "readyReplicas"})
-_UNWRITTEN = frozenset({"PodsCreated"})
-"""What this condition says while nothing is wrong, the counts say too."""
 
 
 def patience_seconds(before: Object, after: Object) -> float:
@@ -33,11 +31,11 @@ def _reason(status: Object, condition_type: str) -> str:
 
 
 def _essence(status: Object) -> Manifest:
-    """All but numbers of pods and the sentences that hold them."""
+    """All but numbers of pods, the sentences that hold them, and whether that many exist."""
     conditions = {
         one["type"]: (one["status"], one["reason"])
         for one in status.get("conditions") or ()
-        if one["type"] not in _UNWRITTEN or one["status"] == "False"
+        if one["type"] != "PodsCreated" or one["status"] == "False"
     }
     rest = {name: part for name, part in status.items() if name not in _COUNTS}
     return rest | {"conditions": conditions}
