@@ -6,14 +6,15 @@ choice is made in this file.
 
 from torch import Tensor
 
-from forebay_kernels import attention, elementwise
-from forebay_kernels.attention import FULL_ATTENTION, AttentionPlan, AttentionRule
-from forebay_kernels.batch_invariant import batch_invariant, by_rows, is_on
-from forebay_kernels.batch_invariant import paged_attention as _attend_one_by_one
-from forebay_kernels.elementwise import rope_table, write_kv
-from forebay_kernels.linear import Linear
+from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
+from forebay_kernels.portable import attention, elementwise
+from forebay_kernels.portable.attention import AttentionPlan
+from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
+from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
+from forebay_kernels.portable.elementwise import rope_table, write_kv
+from forebay_kernels.portable.linear import Linear
+from forebay_kernels.portable.routing import choose_experts, group_by_expert
 from forebay_kernels.ragged import Ragged
-from forebay_kernels.routing import choose_experts, group_by_expert
 
 gelu_tanh_mul = by_rows(elementwise.gelu_tanh_mul)
 rms_norm = by_rows(elementwise.rms_norm)

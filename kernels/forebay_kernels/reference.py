@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from forebay_kernels.attention import FULL_ATTENTION, AttentionRule
+from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.ragged import Ragged
 
 

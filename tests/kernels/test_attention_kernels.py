@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from forebay_kernels import attention, elementwise, reference
-from forebay_kernels.attention import AttentionRule
+from forebay_kernels import reference
+from forebay_kernels.attention_rule import AttentionRule
+from forebay_kernels.portable import attention, elementwise
 from forebay_kernels.ragged import Ragged
 
 BLOCK_SIZE = 4

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from forebay_kernels.routing import choose_experts, group_by_expert
+from forebay_kernels.portable.routing import choose_experts, group_by_expert
 
 
 @pytest.mark.parametrize("is_normalised", [True, False], ids=["normalised", "plain"])

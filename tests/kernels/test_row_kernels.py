@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from forebay_kernels import elementwise, reference
-from forebay_kernels.linear import Linear
+from forebay_kernels import reference
+from forebay_kernels.portable import elementwise
+from forebay_kernels.portable.linear import Linear
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forebay_kernels.batch_invariant import in_tiles, is_on
+from forebay_kernels.portable.batch_invariant import in_tiles, is_on
 
 _PACKED_FOR_ROWS = 8
 """The blocked layout differs little by the number of rows; this suits decode steps best."""

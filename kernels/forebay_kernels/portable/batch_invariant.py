@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forebay_kernels.attention import AttentionPlan, AttentionRule, attend
+from forebay_kernels.attention_rule import AttentionRule
+from forebay_kernels.portable.attention import AttentionPlan, attend
 
 TILE_ROWS = 16
 """Rows of every product: fewer would read the weights too often for a prompt, more would make a

@@ -14,28 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.ragged import Ragged
 
 _LEAST_TILE_ROWS = 256
 """Queries that share a call under a window: fewer would be many small calls."""
 _MOST_SCORES = 2**24
 """64 MiB of float32: what attention with a soft cap holds of its scores at once."""
-
-
-@dataclass(frozen=True)
-class AttentionRule:
-    """How a layer attends.
-
-    window: keys that a query sees, its own included; None: all before it.
-    scale: of scores; None: D ** -0.5. softcap: scores become cap * tanh(score / cap).
-    """
-
-    window: int | None = None
-    scale: float | None = None
-    softcap: float | None = None
-
-
-FULL_ATTENTION = AttentionRule()
 
 
 @dataclass(frozen=True)
