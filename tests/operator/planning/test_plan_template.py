@@ -123,6 +123,24 @@ def test_ranks_get_shared_memory() -> None:
     assert {"name": "forebay-shm", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
 
 
+def test_what_a_gpu_pod_compiles_goes_to_a_volume_that_a_user_may_replace() -> None:
+    pod = pod_of(device="GPU")
+    (container,) = pod["containers"]
+    assert {"name": "FOREBAY_CACHE_DIR", "value": "/cache/compiled"} in container["env"]
+    assert {"name": "forebay-cache", "mountPath": "/cache"} in container["volumeMounts"]
+    own = {"volumes": [{"name": "own", "persistentVolumeClaim": {"claimName": "compiled"}}]}
+    own["volumeMounts"] = [{"name": "own", "mountPath": "/cache"}]
+    replaced = pod_of(device="GPU", podTemplate=own)
+    assert "forebay-cache" not in {one["name"] for one in replaced["volumes"]}
+
+
+def test_a_pod_writes_only_to_volumes_whoever_it_runs_as() -> None:
+    (container,) = pod_of()["containers"]
+    paths = {one["mountPath"] for one in container["volumeMounts"]}
+    env = {one["name"]: one["value"] for one in container["env"]}
+    assert {env["HOME"], env["TMPDIR"]} <= paths
+
+
 def test_the_hub_and_its_token_reach_the_runtime() -> None:
     settings = Settings("reg.test/runtime:v1", "reg.test/operator:v1", "http://hub.test")
     deployment = deployment_of(settings, model={"uri": "hf://org/name", "secretName": "hf"})
@@ -182,7 +200,7 @@ def test_the_closed_list_is_merged() -> None:
         "requests": {"cpu": "2", "memory": "4Gi"},
         "limits": {"memory": "4Gi", "cpu": "4"},
     }
-    assert [one["name"] for one in container["env"]] == ["HOME", "OMP_NUM_THREADS"]
+    assert [one["name"] for one in container["env"]] == ["HOME", "TMPDIR", "OMP_NUM_THREADS"]
     assert container["env"][0]["value"] == "/scratch"
 
 

@@ -7,6 +7,7 @@ from forebay_operator.planning.children.model_source import build_model_volumes
 from forebay_operator.planning.children.pod_frame import build_confinement, build_placement
 from forebay_operator.planning.children.runtime_container import (
     CACHE_PATH,
+    SCRATCH_PATH,
     TemplateInputs,
     build_runtime_container,
 )
@@ -54,8 +55,8 @@ def _build_volumes(
     hub_volumes, hub_mounts = build_hub_trust(service.model, inputs.settings)
     volumes += hub_volumes
     mounts += hub_mounts
-    folders: dict[str, tuple[str, Manifest]] = {"/tmp": ("forebay-tmp", {})}
-    if service.model.scheme == "hf":
+    folders: dict[str, tuple[str, Manifest]] = {SCRATCH_PATH: ("forebay-tmp", {})}
+    if service.model.scheme == "hf" or inputs.fit.device == "GPU":
         folders[CACHE_PATH] = ("forebay-cache", {})
     if inputs.fit.tensor_parallel_size > 1:
         # The ranks exchange tensors through shared memory, of which a container has 64 MiB.

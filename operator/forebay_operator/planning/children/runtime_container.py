@@ -15,6 +15,9 @@ from forebay_operator.service import Service
 
 PORT = 8000
 CACHE_PATH = "/cache"
+"""What a pod downloads and compiles: a volume of the user's, or one that goes with the pod."""
+COMPILED_PATH = f"{CACHE_PATH}/compiled"
+SCRATCH_PATH = "/tmp"
 CPU_REQUEST = "100m"
 _DEVICES = {"GPU": "cuda", "CPU": "cpu"}
 
@@ -40,7 +43,7 @@ def build_runtime_container(service: Service, inputs: TemplateInputs) -> Manifes
         "command": ["forebay"],
         "args": _build_arguments(service, inputs.fit, inputs.model_revision),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-        "env": _build_env(service, inputs.settings),
+        "env": _build_env(service, inputs),
         "resources": _build_resources(service, inputs.fit),
         "securityContext": build_container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -108,12 +111,17 @@ def _build_probes(service: Service) -> Manifest:
     }
 
 
-def _build_env(service: Service, settings: Settings) -> list[Object]:
+def _build_env(service: Service, inputs: TemplateInputs) -> list[Object]:
     """The user's variables win over ours, but never over the hub and its token."""
-    ours: list[Object] = [{"name": "HOME", "value": "/tmp"}]
+    # The root file system is read-only, and the user id need not be one that the image knows.
+    ours = {"HOME": SCRATCH_PATH, "TMPDIR": SCRATCH_PATH}
     if service.model.scheme == "hf":
-        ours.append({"name": "HF_HOME", "value": CACHE_PATH})
-    return _merge_by_name(ours, service.pod_template.env, build_hub_env(service.model, settings))
+        ours["HF_HOME"] = CACHE_PATH
+    if inputs.fit.device == "GPU":
+        ours["FOREBAY_CACHE_DIR"] = COMPILED_PATH
+    named: list[Object] = [{"name": name, "value": value} for name, value in ours.items()]
+    hub = build_hub_env(service.model, inputs.settings)
+    return _merge_by_name(named, service.pod_template.env, hub)
 
 
 def _merge_by_name(*groups: Iterable[Object]) -> list[Object]:
