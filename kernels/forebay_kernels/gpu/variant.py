@@ -13,11 +13,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Launch:
-    """How a program is laid out: constants of the kernel (tile sizes, splits) and its schedule."""
+    """How a program is laid out: constants of the kernel (tile sizes, splits) and its schedule.
+
+    shared_bytes: the shared memory that a program of it takes at most; tests hold every compilation
+    to it, and a launch table passes over what a device has too little for. Each architecture has
+    the default's 48 KiB.
+    """
 
     tiles: Mapping[str, int]
     num_warps: int = 4
     num_stages: int = 2
+    shared_bytes: int = 48 * 1024
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,18 @@ class Row:
     """A launch and where it holds.
 
     generations: of architectures ("sm_90"); none: all. when: for each fact that matters its value,
-    or a tuple or range of values. shared_bytes: what a program of it takes at most, as compiled;
-    tests hold each compilation to it. 48 KiB are on every architecture.
+    or a tuple or range of values.
     """
 
     launch: Launch
     generations: tuple[str, ...] = ()
     when: Mapping[str, Wanted] = field(default_factory=dict)
-    shared_bytes: int = 48 * KIB
 
     def holds(self, architecture: Architecture, facts: Mapping[str, Fact]) -> bool:
         """Is the row made for this, and does the architecture have the memory that it takes?"""
         if self.generations and architecture.generation not in self.generations:
             return False
-        if self.shared_bytes > architecture.shared_bytes:
+        if self.launch.shared_bytes > architecture.shared_bytes:
             return False
         return all(_matches(facts[name], wanted) for name, wanted in self.when.items())
 
@@ -58,7 +56,7 @@ class LaunchTable:
         Raises: ValueError.
         """
         last = self.rows[-1]
-        if last.generations or last.when or last.shared_bytes > 48 * KIB:
+        if last.generations or last.when or last.launch.shared_bytes > 48 * KIB:
             raise ValueError(f"the last row of {self.kernel}'s launch table does not hold anywhere")
 
     def choose(self, architecture: Architecture, **facts: Fact) -> Launch:
