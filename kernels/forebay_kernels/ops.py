@@ -4,54 +4,77 @@ All names stand for torch implementations so far; where a device gets a kernel o
 choice is made in this file.
 """
 
+import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
+from forebay_kernels.choice import uses_triton
+from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.portable import attention, elementwise
 from forebay_kernels.portable.attention import AttentionPlan
 from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
-from forebay_kernels.portable.elementwise import rope_table, write_kv
+from forebay_kernels.portable.elementwise import embedding, rope_table
+from forebay_kernels.portable.kv_write import rotate_and_write, write_kv
 from forebay_kernels.portable.linear import Linear
 from forebay_kernels.portable.routing import choose_experts, group_by_expert
 from forebay_kernels.ragged import Ragged
+from forebay_kernels.rotation import HeadNorms, Rotation
 
 gelu_tanh_mul = by_rows(elementwise.gelu_tanh_mul)
 rms_norm = by_rows(elementwise.rms_norm)
-rms_norm_heads = by_rows(elementwise.rms_norm_heads)
-rotate = by_rows(elementwise.rotate, num_split=3)
 sigmoid = by_rows(elementwise.sigmoid)
 silu_mul = by_rows(elementwise.silu_mul)
 softcap = by_rows(elementwise.softcap)
 
 
+def adds_in_norm(device: torch.device) -> bool:
+    """Is what a block gives cheapest added where the next norm reads it, by add_rms_norm?
+
+    Else where it is computed, by Linear.add_to.
+    """
+    return uses_triton(device)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Add x to the residual stream and norm the sum; both may be written over.
+
+    Shapes: x, residual [T, N]; weight [N], which may be wider; out: the normed, and the sum.
+    """
+    residual = residual + x
+    return rms_norm(residual, weight, eps), residual
+
+
 def paged_attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: AttentionPlan,
-    rule: AttentionRule = FULL_ATTENTION,
+    q: Tensor, layer: KvLayer, plan: AttentionPlan, rule: AttentionRule = FULL_ATTENTION
 ) -> Tensor:
     """Attend each query token to its sequence's cached keys and values; see attention."""
     attend = _attend_one_by_one if is_on() else attention.paged_attention
-    return attend(q, k_cache, v_cache, plan, rule)
+    return attend(q, layer, plan, rule)
 
 
 __all__ = [
     "FULL_ATTENTION",
+    "KV_KINDS",
     "AttentionPlan",
     "AttentionRule",
+    "HeadNorms",
+    "KvLayer",
     "Linear",
     "Ragged",
+    "Rotation",
+    "add_rms_norm",
+    "adds_in_norm",
     "batch_invariant",
     "choose_experts",
+    "embedding",
     "gelu_tanh_mul",
     "group_by_expert",
+    "new_kv_layers",
     "paged_attention",
     "rms_norm",
-    "rms_norm_heads",
     "rope_table",
-    "rotate",
+    "rotate_and_write",
     "sigmoid",
     "silu_mul",
     "softcap",

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
+from forebay_kernels.kv_layer import KvLayer
 from forebay_kernels.ragged import Ragged
+from forebay_kernels.rotation import HeadNorms, Rotation
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -23,6 +25,27 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.float()
     scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return (wide * scale * weight.float()).to(x.dtype)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Add x to the residual stream, rounded to its dtype, and norm the sum.
+
+    Shapes: x, residual [T, N]; weight [N]; out: the normed, and the sum.
+    """
+    total = residual + x
+    return rms_norm(total, weight, eps), total
+
+
+def embedding(token_ids: Tensor, table: Tensor, first_id: int = 0) -> Tensor:
+    """The row of each token in a shard of the vocabulary; zeros for those of other shards.
+
+    Shapes: token_ids [T] int64; table [V, N], whose first row is first_id's; out [T, N].
+    """
+    out = table.new_zeros(len(token_ids), table.shape[1])
+    for row, token_id in enumerate(token_ids.tolist()):
+        if first_id <= token_id < first_id + len(table):
+            out[row] = table[token_id - first_id]
+    return out
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -58,38 +81,88 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return (0.5 * gate * (1 + torch.tanh(inner)) * up).to(gate_up.dtype)
 
 
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Put each token's key and value into its slot.
+def rotate_and_write(
+    qkv: Tensor, norms: HeadNorms | None, rotation: Rotation, layer: KvLayer, slots: Tensor
+) -> Tensor:
+    """Norm the query and key heads, turn their first R numbers, and write keys and values.
 
-    Shapes: k, v [T, K, D]; k_cache, v_cache [P, B, K, D]; slots [T] int64.
+    Shapes: qkv [T, (H + 2K) * D]; slots [T] int64, -1 for a token that has none; out [T, H, D].
     """
-    block_size = k_cache.shape[1]
-    for row, slot in enumerate(slots.tolist()):
-        k_cache[slot // block_size, slot % block_size] = k[row]
-        v_cache[slot // block_size, slot % block_size] = v[row]
+    num_kv_heads, size = layer.num_kv_heads, rotation.cos.shape[-1]
+    heads = qkv.view(qkv.shape[0], -1, layer.head_dim)
+    turned, v = heads[:, :-num_kv_heads].clone(), heads[:, -num_kv_heads:]
+    if norms is not None:
+        for head, weight in enumerate(norms.weight):
+            turned[:, head] = rms_norm(turned[:, head], weight, norms.eps)
+    cos = rotation.cos[rotation.positions, 0, : size // 2]
+    sin = rotation.sin[rotation.positions, 0, size // 2 :]
+    turned[..., :size] = rotate(turned[..., :size], cos, sin)
+    write_kv(turned[:, -num_kv_heads:], v, layer, slots)
+    return turned[:, :-num_kv_heads]
+
+
+def write_kv(k: Tensor, v: Tensor, layer: KvLayer, slots: Tensor) -> None:
+    """Put each token's key and value into its slot, only finite numbers.
+
+    Shapes: k, v [T, K, D]; slots [T] int64, -1 for a token that has none.
+    """
+    for x, stored, scale in ((k, layer.k, layer.k_scale), (v, layer.v, layer.v_scale)):
+        for row, slot in enumerate(slots.tolist()):
+            if slot < 0:
+                continue
+            block, offset = divmod(slot, stored.shape[1])
+            for head in range(layer.num_kv_heads):
+                numbers = torch.nan_to_num(x[row, head].float(), 0.0, 65504.0, -65504.0)
+                kept, own_scale = _quantise(numbers, layer.kind)
+                stored[block, offset, head] = kept.to(stored.dtype)
+                if scale is not None:
+                    scale[block, offset, head] = own_scale
+
+
+def _quantise(numbers: Tensor, kind: str) -> tuple[Tensor, float]:
+    """One head's numbers [D] as a cache of that kind keeps them, and their scale."""
+    if kind == "plain":
+        return numbers, 1.0
+    if kind == "fp8":
+        return numbers.clamp(-448, 448), 1.0
+    largest = {"int8": 127, "int4": 7}[kind]
+    scale = max(float(numbers.abs().max()), 1e-20) / largest
+    whole = (numbers / scale).round().clamp(-largest, largest)
+    if kind == "int8":
+        return whole, scale
+    half = len(whole) // 2
+    return (whole[:half] + 8) + 16 * (whole[half:] + 8), scale
+
+
+def read_kv(layer: KvLayer) -> tuple[Tensor, Tensor]:
+    """All keys and values of a layer, each [P, B, K, D] float32."""
+    k, v = layer.k, layer.v
+    if layer.kind == "int4":
+        k, v = (torch.cat((each % 16, each // 16), -1).float() - 8 for each in (k, v))
+    k, v = k.float(), v.float()
+    if layer.k_scale is not None and layer.v_scale is not None:
+        k, v = k * layer.k_scale[..., None], v * layer.v_scale[..., None]
+    return k, v
 
 
 def paged_attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    ragged: Ragged,
-    rule: AttentionRule = FULL_ATTENTION,
+    q: Tensor, layer: KvLayer, ragged: Ragged, rule: AttentionRule = FULL_ATTENTION
 ) -> Tensor:
     """Attend each query token to its sequence's cached keys and values, up to its own position.
 
-    Shapes: q [T, H, D]; k_cache, v_cache [P, B, K, D]; block tables [S, M] int32; out [T, H, D].
+    Shapes: q, out [T, H, D]; block tables [S, M] int32.
     Raises: ValueError if H % K != 0.
     Source: Kwon et al. 2023 (PagedAttention) §4.
     """
-    num_heads, num_kv_heads = q.shape[1], k_cache.shape[2]
+    num_heads, num_kv_heads = q.shape[1], layer.num_kv_heads
     if num_heads % num_kv_heads:
         raise ValueError(f"{num_heads} query heads do not divide over {num_kv_heads} KV heads")
     out = torch.empty_like(q)
+    all_keys, all_values = read_kv(layer)
     row = 0
     for index, query_len in enumerate(ragged.query_lens):
         blocks = ragged.block_tables[index].long()
-        keys, values = k_cache[blocks].flatten(0, 1).float(), v_cache[blocks].flatten(0, 1).float()
+        keys, values = all_keys[blocks].flatten(0, 1), all_values[blocks].flatten(0, 1)
         for position in range(ragged.seq_lens[index] - query_len, ragged.seq_lens[index]):
             first = 0 if rule.window is None else max(0, position + 1 - rule.window)
             seen = slice(first, position + 1)

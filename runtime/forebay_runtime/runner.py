@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_kernels import ops
-from forebay_runtime.models.decoder import Decoder, KvCache
+from forebay_runtime.models.decoder import Decoder
+from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
 from forebay_runtime.step_result import PromptStates, StepResult
@@ -63,8 +64,8 @@ class ModelRunner:
         self.is_batch_invariant = is_batch_invariant
         vocab_size = model.config.sizes.vocab_size
         self.score_rows = min(_SCORED_ROWS, max(8, _SCORED_BYTES // (4 * vocab_size)))
-        self.num_blocks, self.block_size = cache.k.shape[1:3]
-        self.cache_bytes = cache.k.nbytes + cache.v.nbytes
+        self.num_blocks, self.block_size = cache.num_blocks, cache.block_size
+        self.cache_bytes = cache.num_bytes
         device = model.placement.device
         most_tokens, most_seqs = padded_size(limits.max_num_batched_tokens), limits.max_num_seqs
         most_blocks = -(-limits.max_model_len // self.block_size)
@@ -89,7 +90,7 @@ class ModelRunner:
         self.shapes.note("tokens", num_rows)
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
             plan = ops.AttentionPlan(
-                self._fill(batch, num_tokens, num_rows), self.block_size, self.cache.k.dtype
+                self._fill(batch, num_tokens, num_rows), self.block_size, self.model.placement.dtype
             )
             token_ids, positions = self._token_ids.sent(num_rows), self._positions.sent(num_rows)
             hidden = self.model.hidden_states(token_ids, positions, plan, self.cache, num_layers)

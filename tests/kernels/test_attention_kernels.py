@@ -7,7 +7,8 @@ import torch
 
 from forebay_kernels import reference
 from forebay_kernels.attention_rule import AttentionRule
-from forebay_kernels.portable import attention, elementwise
+from forebay_kernels.kv_layer import KvLayer
+from forebay_kernels.portable import attention
 from forebay_kernels.ragged import Ragged
 
 BLOCK_SIZE = 4
@@ -82,11 +83,11 @@ def test_attention_is_the_references(case: Case, rule: AttentionRule, dtype: tor
     ragged = build_ragged(case, generator)
     num_tokens = sum(ragged.query_lens)
     kv_shape = (NUM_BLOCKS, BLOCK_SIZE, case.num_kv_heads, case.head_dim)
-    k_cache, v_cache = (torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2))
+    layer = KvLayer(*(torch.randn(kv_shape, generator=generator).to(dtype) for _ in range(2)))
     q = torch.randn(num_tokens, case.num_heads, case.head_dim, generator=generator).to(dtype)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-    out = attention.paged_attention(q, k_cache, v_cache, plan, rule)
-    expected = reference.paged_attention(q, k_cache, v_cache, ragged, rule)
+    out = attention.paged_attention(q, layer, plan, rule)
+    expected = reference.paged_attention(q, layer, ragged, rule)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(out, expected, atol=tolerance, rtol=tolerance)
 
@@ -97,7 +98,7 @@ def test_rows_past_the_sequences_are_padding_and_zero() -> None:
     q = torch.randn(num_tokens + 3, 6, 10)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-    out = attention.paged_attention(q, cache, cache, plan)
+    out = attention.paged_attention(q, KvLayer(cache, cache), plan)
     assert out.shape == q.shape
     assert not out[num_tokens:].any()
 
@@ -116,13 +117,13 @@ def test_what_another_sequence_holds_is_never_seen() -> None:
     q = torch.randn(5, 6, 10, generator=generator)
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10, generator=generator)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-    before = attention.paged_attention(q, cache, cache, plan)
+    before = attention.paged_attention(q, KvLayer(cache, cache), plan)
     seen = torch.zeros(NUM_BLOCKS * BLOCK_SIZE, dtype=torch.bool)
     for table, seq_len in zip(ragged.block_tables, ragged.seq_lens, strict=True):
         positions = torch.arange(seq_len)
         seen[table[positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE] = True
     cache.view(-1, 3, 10)[~seen] += 100
-    assert torch.equal(attention.paged_attention(q, cache, cache, plan), before)
+    assert torch.equal(attention.paged_attention(q, KvLayer(cache, cache), plan), before)
 
 
 @pytest.mark.parametrize("window", [1, 5, 8])
@@ -136,7 +137,7 @@ def test_blocks_that_fell_out_of_the_window_are_never_read(window: int) -> None:
 
     def attend() -> torch.Tensor:
         plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-        return attention.paged_attention(q, cache, cache, plan, rule)
+        return attention.paged_attention(q, KvLayer(cache, cache), plan, rule)
 
     before = attend()
     free = torch.ones(NUM_BLOCKS, dtype=torch.bool)
@@ -160,8 +161,9 @@ def test_a_long_prompt_under_a_window_is_attended_in_tiles() -> None:
     cache = torch.randn(num_blocks, BLOCK_SIZE, 1, 4)
     rule = AttentionRule(window=window)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-    out = attention.paged_attention(q, cache, cache, plan, rule)
-    torch.testing.assert_close(out, reference.paged_attention(q, cache, cache, ragged, rule))
+    out = attention.paged_attention(q, KvLayer(cache, cache), plan, rule)
+    expected = reference.paged_attention(q, KvLayer(cache, cache), ragged, rule)
+    torch.testing.assert_close(out, expected)
     assert [(s.start, s.end) for s in plan.spans(window)] == [(0, 256), (256, 512), (512, 600)]
     assert max(span.num_keys for span in plan.spans(window)) < 256 + window + BLOCK_SIZE
 
@@ -172,23 +174,14 @@ def test_a_soft_cap_holds_few_scores_at_once(monkeypatch: pytest.MonkeyPatch) ->
     cache = torch.randn(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
     rule = AttentionRule(softcap=1.5)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, q.dtype)
-    whole = attention.paged_attention(q, cache, cache, plan, rule)
+    whole = attention.paged_attention(q, KvLayer(cache, cache), plan, rule)
     monkeypatch.setattr(attention, "_MOST_SCORES", 6 * 21 * 2)
-    torch.testing.assert_close(attention.paged_attention(q, cache, cache, plan, rule), whole)
+    in_tiles = attention.paged_attention(q, KvLayer(cache, cache), plan, rule)
+    torch.testing.assert_close(in_tiles, whole)
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
     ragged = build_ragged(CASES["one-decode"], torch.Generator())
     cache = torch.zeros(NUM_BLOCKS, BLOCK_SIZE, 3, 10)
     with pytest.raises(ValueError, match="4 query heads do not divide over 3 KV heads"):
-        reference.paged_attention(torch.zeros(1, 4, 10), cache, cache, ragged)
-
-
-def test_keys_and_values_go_to_their_slots_and_padding_nowhere() -> None:
-    k, v = torch.randn(7, 3, 10), torch.randn(7, 3, 10)
-    slots = torch.tensor([17, 0, 255, 4, 5])
-    caches = [torch.zeros(NUM_BLOCKS, BLOCK_SIZE, 3, 10) for _ in range(4)]
-    elementwise.write_kv(k, v, caches[0], caches[1], slots)
-    reference.write_kv(k[:5], v[:5], caches[2], caches[3], slots)
-    assert torch.equal(caches[0], caches[2])
-    assert torch.equal(caches[1], caches[3])
+        reference.paged_attention(torch.zeros(1, 4, 10), KvLayer(cache, cache), ragged)

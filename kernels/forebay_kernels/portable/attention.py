@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
+from forebay_kernels.kv_layer import KvLayer
+from forebay_kernels.portable.quantised_kv import gather_blocks
 from forebay_kernels.ragged import Ragged
 
 _LEAST_TILE_ROWS = 256
@@ -174,32 +176,27 @@ def _to_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def paged_attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: AttentionPlan,
-    rule: AttentionRule = FULL_ATTENTION,
+    q: Tensor, layer: KvLayer, plan: AttentionPlan, rule: AttentionRule = FULL_ATTENTION
 ) -> Tensor:
     """Attend each query token to its sequence's cached keys and values.
 
     Rows of q past the plan's last are padding and give zeros.
-    Shapes: q [T, H, D]; k_cache, v_cache [P, B, K, D]; out [T, H, D].
+    Shapes: q, out [T, H, D].
     Source: Kwon et al. 2023 (PagedAttention) §4.
     """
     spans = plan.spans(rule.window)
-    parts = [_attend(q[s.start : s.end], k_cache, v_cache, s, rule) for s in spans]
+    parts = [_attend(q[s.start : s.end], layer, s, rule) for s in spans]
     if plan.num_rows < q.shape[0]:
         parts.append(q.new_zeros(q.shape[0] - plan.num_rows, *q.shape[1:]))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _attend(q: Tensor, k_cache: Tensor, v_cache: Tensor, span: Span, rule: AttentionRule) -> Tensor:
+def _attend(q: Tensor, layer: KvLayer, span: Span, rule: AttentionRule) -> Tensor:
     """One call for one span: q [rows, H, D], out [rows, H, D]."""
     num_heads, head_dim = q.shape[1:]
-    num_kv_heads = k_cache.shape[2]
-    shape = (span.num_sequences, -1, num_kv_heads, head_dim)
-    keys = torch.index_select(k_cache, 0, span.blocks).view(shape)[:, : span.num_keys]
-    values = torch.index_select(v_cache, 0, span.blocks).view(shape)[:, : span.num_keys]
+    shape = (span.num_sequences, -1, layer.num_kv_heads, head_dim)
+    gathered = gather_blocks(layer, span.blocks, q.dtype)
+    keys, values = (each.view(shape)[:, : span.num_keys] for each in gathered)
     queries = q.reshape(span.num_sequences, -1, num_heads, head_dim)
     return attend(queries, keys, values, rule, span.mask).reshape(q.shape)
 

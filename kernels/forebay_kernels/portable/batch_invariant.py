@@ -20,7 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from forebay_kernels.attention_rule import AttentionRule
+from forebay_kernels.kv_layer import KvLayer
 from forebay_kernels.portable.attention import AttentionPlan, attend
+from forebay_kernels.portable.quantised_kv import gather_blocks
 
 TILE_ROWS = 16
 """Rows of every product: fewer would read the weights too often for a prompt, more would make a
@@ -90,20 +92,18 @@ def _rows_a_call(width: int) -> int:
     return 1 if width % _VECTOR else max(1, _MOST_UNSPLIT // width)
 
 
-def paged_attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: AttentionPlan, rule: AttentionRule
-) -> Tensor:
+def paged_attention(q: Tensor, layer: KvLayer, plan: AttentionPlan, rule: AttentionRule) -> Tensor:
     """As attention.paged_attention, one query at a time."""
     out = torch.zeros_like(q)
-    block_size, ragged, row = k_cache.shape[1], plan.ragged, 0
+    block_size, ragged, row = layer.k.shape[1], plan.ragged, 0
     for index, (query_len, seq_len) in enumerate(
         zip(ragged.query_lens, ragged.seq_lens, strict=True)
     ):
         first_query = seq_len - query_len
         first_block = _first_key(first_query, rule) // block_size
         blocks = ragged.block_tables[index, first_block : -(-seq_len // block_size)]
-        keys = torch.index_select(k_cache, 0, blocks).flatten(0, 1)
-        values = torch.index_select(v_cache, 0, blocks).flatten(0, 1)
+        gathered = gather_blocks(layer, blocks, q.dtype)
+        keys, values = (each.flatten(0, 1) for each in gathered)
         offset = first_block * block_size
         for position in range(first_query, seq_len):
             seen = slice(_first_key(position, rule) - offset, position + 1 - offset)

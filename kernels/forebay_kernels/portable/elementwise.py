@@ -83,17 +83,15 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     return torch.tanh(x.float() / cap) * cap
 
 
-_FINITE = (0.0, 65504.0, -65504.0)
-"""What NaN, inf and -inf become: of the largest that every dtype can hold, products stay finite."""
+def embedding(token_ids: Tensor, table: Tensor, first_id: int | None = None) -> Tensor:
+    """Look tokens up in a table, or in a shard of one, where those of other shards give zeros.
 
-
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Put each token's key and value into its slot; rows past the slots are padding.
-
-    Only finite numbers: a slot is read, with a weight of zero, by whoever shares a call with its
-    owner or gets its block next, and zero times NaN is NaN.
-    Shapes: k, v [T, K, D]; k_cache, v_cache [P, B, K, D]; slots [at most T] int64.
+    first_id: the token of a shard's first row; None: the table is whole and has every token.
+    Shapes: token_ids [T] int64; table [V, N]; out [T, N].
     """
-    num_tokens = slots.shape[0]
-    k_cache.flatten(0, 1).index_copy_(0, slots, torch.nan_to_num(k[:num_tokens], *_FINITE))
-    v_cache.flatten(0, 1).index_copy_(0, slots, torch.nan_to_num(v[:num_tokens], *_FINITE))
+    if first_id is None:
+        return functional.embedding(token_ids, table)
+    rows = token_ids - first_id
+    is_absent = (rows < 0) | (rows >= table.shape[0])
+    found = functional.embedding(rows.masked_fill(is_absent, 0), table)
+    return found.masked_fill_(is_absent.unsqueeze(1), 0)

@@ -16,8 +16,10 @@ from forebay_budget.inspection import ModelConfig
 from forebay_budget.rope import Rope
 from forebay_kernels import ops
 from forebay_runtime.loading.checkpoint import Checkpoint
-from forebay_runtime.models.attention import Attention, Rotation
+from forebay_runtime.models.attention import Attention
+from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.models.mlp import Mixture, Mlp
+from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.rope import rope_frequencies
 from forebay_runtime.models.weights import Placement, WeightReader
 
@@ -36,14 +38,6 @@ class DecoderConfig:
         return self.blueprint.sizes
 
 
-@dataclass(frozen=True)
-class KvCache:
-    """All layers' keys and values: k, v [L, P, B, K, D]."""
-
-    k: Tensor
-    v: Tensor
-
-
 class DecoderLayer:
     """One block of attention and MLP, or of attention and a mixture."""
 
@@ -60,15 +54,15 @@ class DecoderLayer:
 
     def __call__(
         self,
-        x: Tensor,
-        rotation: Rotation,
+        residual: Residual,
+        rotation: ops.Rotation,
         plan: ops.AttentionPlan,
-        cache: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        """Run the block. Shapes: x, out [T, h]; cache: keys and values, each [P, B, K, D]."""
-        normed = ops.rms_norm(x, self._attention_norm, self._eps)
-        x = self._attention.add_to(x, normed, rotation, plan, cache)
-        return self._mlp.add_to(x, ops.rms_norm(x, self._mlp_norm, self._eps))
+        cache: ops.KvLayer,
+    ) -> None:
+        """Run the block on the stream."""
+        normed = residual.normed(self._attention_norm, self._eps)
+        self._attention.add_to(residual, normed, rotation, plan, cache)
+        self._mlp.add_to(residual, residual.normed(self._mlp_norm, self._eps))
 
 
 class Decoder:
@@ -99,7 +93,7 @@ class Decoder:
         ropes = list(dict.fromkeys(layer.rope for layer in blueprint.layers))
         # By number: a rope is long to hash, and every layer of every step looks one up.
         self._rope_of_layer = [ropes.index(layer.rope) for layer in blueprint.layers]
-        self._rotations = [_build_rotation(config, rope, reader, placement) for rope in ropes]
+        self._rope_tables = [_build_table(config, rope, reader, placement) for rope in ropes]
 
     @property
     def window(self) -> int | None:
@@ -119,13 +113,12 @@ class Decoder:
             num_bytes += self._head.num_bytes
         return num_bytes + sum(layer.num_bytes for layer in self._layers)
 
-    def new_cache(self, num_blocks: int, block_size: int) -> KvCache:
-        """A cache of zeros in the model's dtype, every page of it touched."""
-        sizes = self.config.sizes
-        shape = (sizes.num_layers, num_blocks, block_size, sizes.num_kv_heads, sizes.head_dim)
-        dtype, device = self.placement.dtype, self.placement.device
-        k, v = (torch.empty(shape, dtype=dtype, device=device).zero_() for _ in range(2))
-        return KvCache(k, v)
+    def new_cache(self, num_blocks: int, block_size: int, kind: str = "plain") -> KvCache:
+        """A cache of zeros, every page of it touched; kind: one of ops.KV_KINDS."""
+        sizes, placement = self.config.sizes, self.placement
+        shape = (num_blocks, block_size, sizes.num_kv_heads, sizes.head_dim)
+        layers = ops.new_kv_layers(sizes.num_layers, shape, kind, placement.dtype, placement.device)
+        return KvCache(layers)
 
     def hidden_states(
         self,
@@ -141,16 +134,15 @@ class Decoder:
         num_layers: only so many layers of each kind; those of a kind have the same shapes, so
         warm-up needs but one.
         """
-        x = torch.nn.functional.embedding(token_ids, self._embedding)
+        x = ops.embedding(token_ids, self._embedding)
         if self._embedding_scale is not None:
             x = x * self._embedding_scale
-        rotations = [
-            Rotation(table.cos[positions], table.sin[positions]) for table in self._rotations
-        ]
+        residual = Residual(x)
+        rotations = [ops.Rotation(cos, sin, positions) for cos, sin in self._rope_tables]
         for index in self._chosen(num_layers):
             rotation = rotations[self._rope_of_layer[index]]
-            x = self._layers[index](x, rotation, plan, (cache.k[index], cache.v[index]))
-        return x
+            self._layers[index](residual, rotation, plan, cache.layers[index])
+        return residual.total()
 
     def _chosen(self, num_layers: int | None) -> list[int]:
         """The layers to run: all, or the first num_layers of each kind."""
@@ -180,11 +172,12 @@ def _embedding_scale(blueprint: Blueprint, placement: Placement) -> Tensor | Non
     return torch.tensor(scale, dtype=placement.dtype, device=placement.device)
 
 
-def _build_rotation(
+def _build_table(
     config: DecoderConfig, rope: Rope, reader: WeightReader, placement: Placement
-) -> Rotation:
-    """The table of all positions that may occur."""
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of all positions that may occur."""
     max_positions = config.sizes.max_position_embeddings
     frequencies, scale = rope_frequencies(rope, config.num_positions, max_positions, reader.vector)
     table = ops.rope_table(frequencies, config.num_positions, scale)
-    return Rotation(*table.to(placement.device, placement.dtype))
+    cos, sin = table.to(placement.device, placement.dtype)
+    return cos, sin

@@ -9,6 +9,7 @@ from torch.nn import functional
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.models.projection import Projection
+from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.weights import WeightReader
 from forebay_runtime.shapes import padded_size
 
@@ -33,9 +34,9 @@ class Mlp:
         )
         self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
 
-    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Shapes: residual, x, out [T, h]."""
-        return self._down.add_to(residual, self._gate(self._gate_up(x)))
+    def add_to(self, residual: Residual, x: Tensor) -> None:
+        """Shapes: x [T, h]."""
+        self._down.add_to(residual, self._gate(self._gate_up(x)))
 
 
 class Expert:
@@ -103,8 +104,8 @@ class Mixture:
         all_parts = (self._router, *self._experts, *(self._shared or ()))
         self.num_bytes = sum(part.num_bytes for part in all_parts)
 
-    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Shapes: residual, x, out [T, h]."""
+    def add_to(self, residual: Residual, x: Tensor) -> None:
+        """Shapes: x [T, h]."""
         weights, experts = ops.choose_experts(
             self._router(x), self._num_chosen, is_normalised=self._is_normalised
         )
@@ -116,4 +117,4 @@ class Mixture:
         if self._shared is not None:
             expert, gate = self._shared
             out += ops.sigmoid(gate(x)) * expert(x)
-        return residual + out
+        residual.add(out)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
+from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.weights import WeightReader
 
 
@@ -27,8 +28,9 @@ class Projection:
             return None
         return reader.norm(f"{layer}.{name}.weight", blueprint.sizes.hidden_size)
 
-    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Shapes: residual, out [T, h]; x [T, I]."""
+    def add_to(self, residual: Residual, x: Tensor) -> None:
+        """Shapes: x [T, I]."""
         if self._norm is None:
-            return self._linear.add_to(residual, x)
-        return residual + ops.rms_norm(self._linear(x), self._norm, self._eps)
+            residual.add_product(self._linear, x)
+        else:
+            residual.add(ops.rms_norm(self._linear(x), self._norm, self._eps))

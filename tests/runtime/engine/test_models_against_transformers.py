@@ -35,8 +35,8 @@ def logits_in_chunks(engine: Engine, token_ids: list[int], ends: list[int]) -> t
     request = Request("a", token_ids, SamplingParams(max_tokens=1))
     # Blocks in no particular order: attention must go by the table.
     request.block_ids = [5, 2, 7, 1, 4]
-    for cache in (runner.cache.k, runner.cache.v):
-        cache[:, POISONED] = float("nan")
+    for layer in runner.cache.layers:
+        layer.k[POISONED] = layer.v[POISONED] = float("nan")
     rows, start = [], 0
     for end in ends:
         if runner.model.window is not None:
