@@ -18,6 +18,7 @@ from forebay_kernels.portable.elementwise import embedding, rope_table
 from forebay_kernels.portable.kv_write import rotate_and_write, write_kv
 from forebay_kernels.portable.linear import Linear
 from forebay_kernels.portable.routing import choose_experts, group_by_expert
+from forebay_kernels.quant_linear import QuantLinear
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.rotation import HeadNorms, Rotation
 
@@ -61,6 +62,7 @@ __all__ = [
     "HeadNorms",
     "KvLayer",
     "Linear",
+    "QuantLinear",
     "Ragged",
     "Rotation",
     "add_rms_norm",

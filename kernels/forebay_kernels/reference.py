@@ -12,6 +12,7 @@ from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.kv_layer import KvLayer
+from forebay_kernels.quant_matrix import QuantMatrix
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.rotation import HeadNorms, Rotation
 
@@ -181,3 +182,12 @@ def _weigh(query: Tensor, keys: Tensor, rule: AttentionRule) -> Tensor:
     if rule.softcap is not None:
         scores = rule.softcap * torch.tanh(scores / rule.softcap)
     return torch.softmax(scores, 0)
+
+
+def quant_linear(x: Tensor, matrix: QuantMatrix, bias: Tensor | None = None) -> Tensor:
+    """Multiply by the weight that a quantised matrix stands for, in float32.
+
+    Shapes: x [T, I]; matrix N by I; bias [N]; out [T, N].
+    """
+    out = x.float() @ matrix.dequantised(torch.float32).T
+    return (out if bias is None else out + bias.float()).to(x.dtype)
