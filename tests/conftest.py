@@ -8,5 +8,7 @@ from hypothesis import HealthCheck, settings
 # busy machine ten times as slow.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+pytest_plugins = ["interpreted"]
+
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

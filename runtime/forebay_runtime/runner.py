@@ -74,6 +74,8 @@ class ModelRunner:
         self._slots = Buffer((most_tokens,), torch.int64, device)
         self._sampled_rows = Buffer((padded_size(most_seqs),), torch.int64, device)
         self._tables = Buffer((most_seqs, most_blocks), torch.int32, device)
+        self._query_starts = Buffer((most_seqs + 1,), torch.int32, device)
+        self._seq_lens = Buffer((most_seqs,), torch.int32, device)
 
     @property
     def num_cold(self) -> int:
@@ -155,12 +157,17 @@ class ModelRunner:
             self._tables.array[index, : len(block_ids)] = block_ids
             row = end
         query_lens = [chunk.num_tokens for chunk in batch.chunks]
+        num_seqs = len(query_lens)
+        self._query_starts.array[1 : num_seqs + 1] = np.cumsum(query_lens)
+        self._seq_lens.array[:num_seqs] = [chunk.end for chunk in batch.chunks]
         self._slots.array[:num_tokens] = self._find_slots(query_lens, num_tokens)
         return ops.Ragged(
             query_lens=tuple(query_lens),
             seq_lens=tuple(chunk.end for chunk in batch.chunks),
-            block_tables=self._tables.sent(len(query_lens)),
+            block_tables=self._tables.sent(num_seqs),
             slots=self._slots.sent(num_tokens),
+            query_starts=self._query_starts.sent(num_seqs + 1),
+            seq_lens_device=self._seq_lens.sent(num_seqs),
         )
 
     def _find_slots(self, query_lens: Sequence[int], num_tokens: int) -> NDArray[np.int64]:

@@ -54,9 +54,9 @@ def build_ragged(case: Case, generator: torch.Generator) -> Ragged:
         slots.append(
             tables[index, positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE
         )
-    return Ragged(
-        tuple(query_len for query_len, _ in case.spans),
-        tuple(seq_len for _, seq_len in case.spans),
+    return Ragged.of(
+        [query_len for query_len, _ in case.spans],
+        [seq_len for _, seq_len in case.spans],
         tables,
         torch.cat(slots),
     )
@@ -156,7 +156,7 @@ def test_a_long_prompt_under_a_window_is_attended_in_tiles() -> None:
     length, window = 600, 20
     num_blocks = length // BLOCK_SIZE
     tables = torch.randperm(num_blocks).int()[None]
-    ragged = Ragged((length,), (length,), tables, torch.arange(length))
+    ragged = Ragged.of((length,), (length,), tables, torch.arange(length))
     q = torch.randn(length, 2, 4)
     cache = torch.randn(num_blocks, BLOCK_SIZE, 1, 4)
     rule = AttentionRule(window=window)
