@@ -106,6 +106,7 @@ class _Process:
                 **os.environ,
                 "FOREBAY_KERNELS": "triton",
                 "TRITON_INTERPRET": "1",
+                "PYTHONUNBUFFERED": "1",
                 _REPORTS: str(folder / "reports"),
             },
             stdout=self._output,
