@@ -18,8 +18,10 @@ from typing import TypeVar
 from free_ports import free_ports
 from operator_metrics import OperatorMetrics, read_operator_metrics
 
-WAIT_SECONDS = 25.0
+WAIT_SECONDS = 60.0
+"""Long, as a wait that ends well costs nothing, and machines are shared."""
 QUIET_SECONDS = 3.0
+_TOLD_CHARS = 5000
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ class OperatorProcess:
         except AssertionError as error:
             self.process.send_signal(signal.SIGABRT)
             self.process.wait()
-            raise AssertionError(f"{error}\n{self.log[-5000:]}") from error
+            raise AssertionError(f"{error}\n{self.log[-_TOLD_CHARS:]}") from error
 
     def metrics(self) -> OperatorMetrics:
         """What it counts now, asked over HTTP."""
@@ -139,6 +141,9 @@ def run_command(
     running = OperatorProcess(process, log_path, liveness)
     try:
         yield running
+    except AssertionError as error:
+        error.add_note(f"The operator's log ends so:\n{running.log[-_TOLD_CHARS:]}")
+        raise
     finally:
         if process.poll() is None:
             running.stop()

@@ -10,7 +10,11 @@ from operator_process import wait_until
 
 pytestmark = pytest.mark.component
 
-IMPATIENT = {"workqueue__FIRST_DELAY_SECONDS": 0.05, "workqueue__LONGEST_DELAY_SECONDS": 0.2}
+IMPATIENT = {
+    "workqueue__FIRST_DELAY_SECONDS": 0.05,
+    "workqueue__LONGEST_DELAY_SECONDS": 0.2,
+    "worker__REFUSED_SECONDS": 0.2,
+}
 BUSY = refuse(429, "too many requests", Retry_After="1")
 FAULTS = (
     refuse(429, "too many requests"),

@@ -102,7 +102,7 @@ def test_three_edits_within_seconds_take_at_most_one_replica_out_of_service(roll
         for number in (3, 4, 5):
             edit(service, number, **SLOW)
             find_no_room(service, number)
-            wait_until("A pod makes room", lambda: service.says("Ready")[1] == "Replacing")
+            service.wait("Ready", "False", "Replacing")
         service.wait("Ready", "True")
         assert service.fewest_ready(2) == 1
 
