@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from forebay_budget.family import Family
 from forebay_budget.inspection import ModelConfig
+from forebay_budget.packing import Packing
 from forebay_budget.rope import Rope
 
 
@@ -34,3 +35,5 @@ class Blueprint:
     logit_softcap: float | None = None
     normalises_experts: bool = False
     """The weights of a token's experts add up to one."""
+    packing: Packing | None = None
+    """How the checkpoint's quantised matrices are kept; None: none is quantised."""

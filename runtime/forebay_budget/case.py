@@ -9,6 +9,7 @@ from decimal import Decimal
 from forebay_budget import terms
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig
+from forebay_budget.rounding import ROUNDED_BITS
 from forebay_budget.terms import BLOCK_TOKENS, Terms, held_tokens
 
 DEFAULT_UTILIZATION = Decimal("0.95")
@@ -63,8 +64,10 @@ class Case:
 
     @property
     def quantization(self) -> str:
+        """What is applied at load: nothing to a checkpoint that is quantised already."""
         asked = self.demand.quantization.upper()
-        return asked if asked in terms.QUANTIZED_BITS else "None"
+        is_plain = not self.config.weight_bits
+        return asked if asked in ROUNDED_BITS and is_plain else "None"
 
     @property
     def default_model_len(self) -> int:

@@ -75,6 +75,7 @@ def _inspect_folder(folder: Folder, revision: str = "") -> tuple[Inspection, Blu
         weights=group_weights(blueprint, tensors, "safetensors"),
         format="safetensors",
         revision=revision or _short(digest.hexdigest()),
+        quantization=None if blueprint.packing is None else str(blueprint.packing),
     )
     return inspection, blueprint
 

@@ -199,16 +199,17 @@ def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
     )
     number_format.add_argument(
         "--kv-cache-dtype",
-        choices=("auto", "float32", "bfloat16", "float16", "fp8", "int8"),
+        choices=("auto", "float32", "bfloat16", "float16", "fp8", "int8", "int4"),
         default="auto",
-        help="default: auto, as --dtype",
+        help="default: auto, as --dtype; on GPUs else fp8, int8 or int4",
     )
     number_format.add_argument(
         "--quantization",
         type=str.lower,
         choices=("auto", "none", "int8", "int4"),
         default="none",
-        help="of weights, applied at load; default: none, which auto means too",
+        help="of weights, applied at load; default: none, which auto means too: a quantised "
+        "checkpoint stays as it is",
     )
 
 

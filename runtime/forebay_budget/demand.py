@@ -7,10 +7,10 @@ from typing import Literal
 
 from forebay_budget.inspection import ModelConfig
 from forebay_budget.quantity import format_bytes
+from forebay_budget.rounding import GROUP_SIZES, ROUNDED_BITS, unrounded_inputs
 from forebay_budget.terms import (
     DTYPE_BYTES,
-    KV_DTYPE_BYTES,
-    QUANTIZED_BITS,
+    KV_BITS,
     admissible_tensor_parallel_sizes,
 )
 
@@ -52,7 +52,7 @@ class Demand:
     gpu_memory_utilization: Decimal | None = None
     dtype: str = "auto"
     quantization: str = "None"
-    """`None`, `Auto` (as the checkpoint is, so none is applied), `INT8` or `INT4`."""
+    """`None` or `Auto` (both serve the checkpoint as it is), `INT8` or `INT4`."""
     kv_cache_dtype: str = "auto"
     max_num_batched_tokens: int | None = None
 
@@ -63,6 +63,7 @@ def find_fault(demand: Demand, config: ModelConfig, names: Mapping[str, str]) ->
         *_faults_of_numbers(demand, names),
         *_faults_of_choices(demand, names),
         *_faults_of_lengths(demand, config, names),
+        *faults_of_formats(config, names, demand.quantization, demand.kv_cache_dtype),
         *(_faults_on_cpu(demand, names) if demand.device == "CPU" else ()),
         *(_faults_on_gpus(demand, config, names) if demand.device == "GPU" else ()),
     )
@@ -93,12 +94,35 @@ def _faults_of_choices(demand: Demand, names: Mapping[str, str]) -> Iterator[str
     for field, known in (
         ("device", ("GPU", "CPU")),
         ("dtype", ("auto", *DTYPE_BYTES)),
-        ("kv_cache_dtype", ("auto", *KV_DTYPE_BYTES)),
-        ("quantization", ("Auto", "None", *QUANTIZED_BITS)),
+        ("kv_cache_dtype", ("auto", *KV_BITS)),
+        ("quantization", ("Auto", "None", *ROUNDED_BITS)),
     ):
         value = getattr(demand, field)
         if value.lower() not in [choice.lower() for choice in known]:
             yield f"{names[field]} is {value!r}; it must be one of {', '.join(known)}."
+
+
+def faults_of_formats(
+    config: ModelConfig, names: Mapping[str, str], quantization: str, kv_cache_dtype: str
+) -> Iterator[str]:
+    """What of the asked number formats a model cannot have; the runtime refuses by it too."""
+    bits = ROUNDED_BITS.get(quantization.upper())
+    field, odd = names["quantization"], unrounded_inputs(config)
+    if bits is not None and config.weight_bits not in (0, bits):
+        yield (
+            f"{field} is {quantization}, but the checkpoint's weights are quantised to "
+            f"{config.weight_bits} bits already; leave it out, or name an unquantised checkpoint."
+        )
+    if bits is not None and not config.weight_bits and odd is not None:
+        yield (
+            f"{field} is {quantization}, but the model has matrices of {odd} inputs, which groups "
+            f"of {', '.join(map(str, GROUP_SIZES))} do not divide; leave it out."
+        )
+    if kv_cache_dtype.lower() == "int4" and config.head_dim % 2:
+        yield (
+            f"{names['kv_cache_dtype']} is {kv_cache_dtype}, which keeps two numbers a byte, but "
+            f"the model's heads have {config.head_dim}; choose int8."
+        )
 
 
 def _faults_of_lengths(

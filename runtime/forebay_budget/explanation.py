@@ -13,7 +13,7 @@ def explain_fit(case: Case, split: Split, kv_cache_tokens: int, names: Mapping[s
     """
     parts = split.terms
     terms = (
-        f"{format_bytes(parts.weights_bytes)} of weights in {_number_format(case)}, "
+        f"{format_bytes(parts.weights_bytes)} of weights {_number_format(case)}, "
         f"{format_bytes(parts.kv_cache_bytes)} of KV cache, "
         f"{format_bytes(parts.activation_bytes)} of activations and "
         f"{format_bytes(parts.overhead_bytes)} of {_overhead(case)}"
@@ -31,7 +31,9 @@ def count_gpus(count: int) -> str:
 
 
 def _number_format(case: Case) -> str:
-    return case.dtype if case.quantization == "None" else case.quantization
+    if case.config.weight_bits:
+        return f"as stored, in {case.config.weight_bits} bits"
+    return f"in {case.dtype if case.quantization == 'None' else case.quantization}"
 
 
 def _overhead(case: Case) -> str:

@@ -18,6 +18,9 @@ MAX_JSON_BYTES = 3_500
 OTHER_DTYPES = "OTHER"
 """The dtype of a group that stands for several, merged so that the JSON stays short."""
 
+PACKED_DTYPE = "PACKED"
+"""The dtype of matrices that a quantised checkpoint packs: numbers, scales and zero points."""
+
 
 Reason = Literal[
     # What was named is not there, or is something else.
@@ -83,6 +86,14 @@ class ModelConfig:
     expert_intermediate_size: int = 0
     shared_intermediate_size: int = 0
     """Of the expert beside a mixture that every token passes; 0: there is none."""
+    weight_bits: int = 0
+    """Of each number of a quantised checkpoint's packed matrices; 0: none is packed."""
+    weight_group_size: int = 0
+    """Inputs of packed matrices that share a scale; 0: a whole row."""
+    has_weight_zeros: bool = False
+    """Packed matrices have a zero point beside each scale."""
+    is_weight_reordered: bool = False
+    """Inputs of packed matrices belong to groups by an index of their own, in no order."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class WeightGroup:
 
     kind: Kind
     dtype: str
-    """As the file says it: `BF16`, `F32` (safetensors), `Q4_1` (GGUF)."""
+    """As the file says it: `BF16`, `F32` (safetensors), `Q4_1` (GGUF); or PACKED_DTYPE."""
     num_elements: int
     num_bytes: int
 
@@ -111,7 +122,8 @@ class Inspection:
     revision: str
     """A commit on a hub; for files, `sha256:` and 16 digits over their headers."""
     quantization: str | None = None
-    """How the checkpoint itself is quantised (`Q4_1`); None for plain floating point."""
+    """How the checkpoint itself is quantised (`Q4_1`, `awq, 4 bits, groups of 128`); None for plain
+    floating point."""
 
     @property
     def num_parameters(self) -> int:

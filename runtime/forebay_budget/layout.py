@@ -5,11 +5,13 @@ model, is refused before anything is sized by it.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from forebay_budget.blueprint import Blueprint, Layer
-from forebay_budget.inspection import Format, Kind, ModelError, WeightGroup
+from forebay_budget.inspection import PACKED_DTYPE, Format, Kind, ModelError, WeightGroup
+from forebay_budget.packed_tensors import list_packed_tensors
+from forebay_budget.packing import Packing
 from forebay_budget.rope import LongScaling, StoredScaling
 from forebay_budget.tensor_names import to_gguf
 
@@ -54,6 +56,10 @@ class _Expected:
     kind: Kind
     shape: tuple[int, ...]
     is_optional: bool = False
+    packed_dtypes: tuple[str, ...] = ()
+    """The dtypes it may have as part of a packed matrix; none: it is a plain tensor."""
+    num_packed: int = 0
+    """Elements of the packed matrix that it holds."""
 
 
 def group_weights(
@@ -68,6 +74,8 @@ def group_weights(
     of_format = _expect(blueprint)
     if file_format == "gguf":
         of_format = _as_stacked(blueprint, of_format)
+    if blueprint.packing is not None:
+        of_format = _as_packed(blueprint.packing, of_format, by_name)
     expected = [wanted for wanted in of_format if not wanted.is_optional or wanted.name in by_name]
     _check_presence(expected, by_name)
     _check_surplus(blueprint, by_name.keys() - {wanted.name for wanted in expected}, file_format)
@@ -75,9 +83,11 @@ def group_weights(
     for wanted in expected:
         tensor = by_name[wanted.name]
         _check_tensor(tensor, wanted, file_format)
-        num_elements, num_bytes = sums.get((wanted.kind, tensor.dtype), (0, 0))
-        sums[wanted.kind, tensor.dtype] = (
-            num_elements + math.prod(wanted.shape),
+        is_packed = bool(wanted.packed_dtypes)
+        key = wanted.kind, PACKED_DTYPE if is_packed else tensor.dtype
+        num_elements, num_bytes = sums.get(key, (0, 0))
+        sums[key] = (
+            num_elements + (wanted.num_packed if is_packed else math.prod(wanted.shape)),
             num_bytes + tensor.num_bytes,
         )
     return tuple(WeightGroup(*key, *total) for key, total in sorted(sums.items()))
@@ -90,6 +100,49 @@ def has_head(stored: Iterable[StoredTensor], file_format: Format) -> bool:
 
 
 _HEADS: dict[Format, str] = {"safetensors": "lm_head.weight", "gguf": "output.weight"}
+
+
+def _as_packed(
+    packing: Packing, expected: Iterable[_Expected], by_name: Mapping[str, StoredTensor]
+) -> Iterator[_Expected]:
+    """Matrices of layers by the tensors that they are packed into.
+
+    Those that the quantisation skipped are where their plain weights are in the file.
+    """
+    for wanted in expected:
+        name, _, part = wanted.name.rpartition(".")
+        if wanted.kind == "embedding":
+            _check_embedding(name, by_name)
+        is_matrix = wanted.kind != "embedding" and part == "weight" and len(wanted.shape) == 2
+        if not is_matrix or _is_plain(by_name.get(wanted.name)):
+            yield wanted
+            continue
+        rows, columns = wanted.shape
+        for tensor in list_packed_tensors(packing, name, (rows, columns)):
+            yield _Expected(
+                f"{name}.{tensor.ending}",
+                wanted.kind,
+                tensor.shape,
+                tensor.is_optional,
+                tensor.dtypes,
+                tensor.num_elements,
+            )
+
+
+def _check_embedding(name: str, by_name: Mapping[str, StoredTensor]) -> None:
+    if any(stored.startswith(f"{name}.") for stored in by_name) and not _is_plain(
+        by_name.get(f"{name}.weight")
+    ):
+        raise ModelError(
+            "UnsupportedQuantization",
+            f"The checkpoint's {name} is packed; the runtime reads embeddings and heads plain "
+            "only.",
+        )
+
+
+def _is_plain(tensor: StoredTensor | None) -> bool:
+    """Is it there, in floating point?"""
+    return tensor is not None and tensor.dtype in SUPPORTED_DTYPES["safetensors"]
 
 
 def _as_stacked(blueprint: Blueprint, expected: Iterable[_Expected]) -> Iterator[_Expected]:
@@ -224,7 +277,7 @@ def _check_tensor(tensor: StoredTensor, wanted: _Expected, file_format: Format) 
             f"{tensor.name} has the shape {list(tensor.shape)}, but by the config it should have "
             f"{list(wanted.shape)}.",
         )
-    supported = SUPPORTED_DTYPES[file_format]
+    supported = wanted.packed_dtypes or SUPPORTED_DTYPES[file_format]
     if tensor.dtype not in supported:
         raise ModelError(
             "UnsupportedDtype",

@@ -4,6 +4,7 @@ What the engine would run wrongly is refused here by name, before any weights ar
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from forebay_budget.blueprint import Blueprint, Layer
@@ -11,8 +12,9 @@ from forebay_budget.families import find_family
 from forebay_budget.family import Family
 from forebay_budget.gguf_settings import read_gguf_settings
 from forebay_budget.inspection import ModelConfig, ModelError
+from forebay_budget.packing import Packing, read_packing
 from forebay_budget.rope import reachable_positions
-from forebay_budget.settings import Settings, shown, unsupported
+from forebay_budget.settings import Settings, unsupported
 
 MAX_LAYERS = 1_024
 
@@ -37,10 +39,23 @@ def read_hf_config(document: Mapping[str, Any], stored_dtype: str) -> Blueprint:
     family = find_family(_architecture_of(document))
     settings = Settings(_with_aliases(document)).with_defaults(family.defaults)
     _check_details(settings, family)
+    packing = read_packing(settings.get("quantization_config"))
     named = document.get("dtype", document.get("torch_dtype"))
     dtype = str(named) if named in tuple(_DTYPES.values()) else dtype_name(stored_dtype)
     is_tied = settings.switch("tie_word_embeddings")
-    return _read(family, settings, settings.number("vocab_size"), is_tied=is_tied, dtype=dtype)
+    blueprint = _read(family, settings, settings.number("vocab_size"), is_tied=is_tied, dtype=dtype)
+    return blueprint if packing is None else _with_packing(blueprint, packing)
+
+
+def _with_packing(blueprint: Blueprint, packing: Packing) -> Blueprint:
+    sizes = replace(
+        blueprint.sizes,
+        weight_bits=packing.bits,
+        weight_group_size=packing.group_size,
+        has_weight_zeros=packing.has_zeros,
+        is_weight_reordered=packing.is_reordered,
+    )
+    return replace(blueprint, sizes=sizes, packing=packing)
 
 
 def read_gguf_config(
@@ -124,7 +139,7 @@ def _num_positions(settings: Settings, layers: tuple[Layer, ...]) -> int:
     )
 
 
-def _expert_sizes(family: Family, settings: Settings, layers: tuple[Layer, ...]) -> dict[str, int]:
+def _expert_sizes(family: Family, settings: Settings, layers: tuple[Layer, ...]) -> dict[str, Any]:
     """A mixture's sizes; none for a model without one."""
     if not any(layer.has_experts for layer in layers):
         return {}
@@ -163,14 +178,6 @@ def _with_aliases(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_details(settings: Settings, family: Family) -> None:
-    quantization = settings.get("quantization_config")
-    if quantization is not None:
-        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-        raise ModelError(
-            "UnsupportedQuantization",
-            f"The checkpoint is quantised ({shown(method)}), which the runtime does not read; "
-            "use the model's unquantised checkpoint, or a GGUF.",
-        )
     # Gemma's first configs name the activation by the other families' key as well.
     activation = settings.get(family.activation_key) or family.activation
     if activation != family.activation:

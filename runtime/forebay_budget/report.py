@@ -33,7 +33,6 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
             "nearest": [_to_keys(option) for option in answer.nearest],
             "explanation": answer.message,
         }
-    notes = list(_notes(answer))
     return {
         "fits": True,
         **answer.to_plan(),
@@ -41,7 +40,6 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
         "kvCacheBytes": answer.terms.kv_cache_bytes,
         "activationBytes": answer.terms.activation_bytes,
         "overheadBytes": answer.terms.overhead_bytes,
-        **({"notes": notes} if notes else {}),
     }
 
 
@@ -60,10 +58,9 @@ def to_text(inspection: Inspection, demand: Demand, answer: Fit | Misfit) -> str
         blocks.append(f"Does not fit. {answer.message}")
     else:
         blocks += [
-            _plan(answer, demand),
+            _plan(inspection, answer, demand),
             _split(answer, demand),
             _concurrency(inspection.config, answer),
-            *_notes(answer),
         ]
     return "\n\n".join(blocks) + "\n"
 
@@ -85,25 +82,11 @@ def _peculiarities(config: ModelConfig) -> Iterator[str]:
         yield f"a window of {config.window} tokens, which bounds what a request keeps"
 
 
-def _notes(fit: Fit) -> Iterator[str]:
-    """Where a plan asks for what `forebay serve` does not do yet."""
-    if fit.kv_cache_dtype != fit.dtype:
-        yield (
-            f"Note: this version of forebay serve keeps the KV cache in the weights' number format "
-            f"({fit.dtype}) and refuses --kv-cache-dtype {fit.kv_cache_dtype}."
-        )
-    if fit.quantization != "None":
-        yield (
-            f"Note: this version of forebay serve refuses --quantization {fit.quantization}; it "
-            "runs weights in the number format above."
-        )
-
-
 def _millions(count: int) -> str:
     return f"{count / 1e9:.1f} billion" if count >= 1e9 else f"{count / 1e6:.1f} million"
 
 
-def _plan(fit: Fit, demand: Demand) -> str:
+def _plan(inspection: Inspection, fit: Fit, demand: Demand) -> str:
     rows = []
     if fit.device == "GPU":
         gpus = "1 GPU" if fit.tensor_parallel_size == 1 else f"{fit.tensor_parallel_size} GPUs"
@@ -112,9 +95,11 @@ def _plan(fit: Fit, demand: Demand) -> str:
         rows.append(("memory utilisation", str(fit.gpu_memory_utilization)))
     else:
         rows.append(("fits in", f"a CPU pod of {format_bytes(fit.budget_bytes)}"))
-    formats = (
-        fit.dtype if fit.quantization == "None" else f"{fit.dtype}, weights {fit.quantization}"
-    )
+    formats = fit.dtype
+    if inspection.config.weight_bits:
+        formats += f", weights as stored ({inspection.quantization})"
+    elif fit.quantization != "None":
+        formats += f", weights {fit.quantization}"
     rows += [
         ("number format", f"{formats}; KV cache {fit.kv_cache_dtype}"),
         ("longest request", f"{fit.max_model_len} tokens"),

@@ -1,26 +1,35 @@
 """The memory arithmetic: what one GPU (or the CPU pod) needs for each term, in whole bytes.
 
 Letters, as on the design page: L layers, h hidden, H heads, K KV heads, D head_dim, I intermediate,
-V vocabulary, tp ranks, G elements a quantisation group. Every sum is rounded up. A layer without a
+V vocabulary, tp ranks, G inputs that share a scale. Every sum is rounded up. A layer without a
 window beside others that have one makes every layer keep all tokens, so windows count only where
 each layer has one.
 """
 
 from dataclasses import dataclass
 
-from forebay_budget.inspection import Inspection, ModelConfig
+from forebay_budget.inspection import PACKED_DTYPE, Inspection, ModelConfig
+from forebay_budget.rounding import (
+    Grid,
+    choose_grid,
+    divides_groups,
+    filling_elements,
+    stored_grid,
+)
 
 MIB = 1024**2
 GIB = 1024**3
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-KV_DTYPE_BYTES = {**DTYPE_BYTES, "fp8": 1, "int8": 1}
-QUANTIZED_BITS = {"INT8": 8, "INT4": 4}
-GROUP_ELEMENTS = 128
-SCALE_BYTES = 2
-"""A float16 scale a group of weights."""
-KV_SCALE_BYTES = 4
-"""A float32 scale for each head of each token, for int8 alone: fp8 has one a layer."""
+KV_BITS = {
+    **{name: 8 * num_bytes for name, num_bytes in DTYPE_BYTES.items()},
+    "fp8": 8,
+    "int8": 8,
+    "int4": 4,
+}
+"""What a number takes in the KV cache, by the cache's dtype."""
+KV_SCALE_BYTES = {"int8": 4, "int4": 4}
+"""A float32 scale for each head of each token; fp8 and wider ones have none."""
 
 BLOCK_TOKENS = 16
 """The engine's KV blocks; a request takes whole ones."""
@@ -68,26 +77,33 @@ class Terms:
 
 
 def weights_bytes(inspection: Inspection, tp: int, dtype: str, quantization: str = "None") -> int:
-    """Bytes of one rank's weights in the dtype that runs, whatever dtype the files have."""
+    """Bytes of one rank's weights as they are served: matrices as packed or rounded, all else in
+    the dtype that runs, whatever dtype the files have."""
     config, element = inspection.config, DTYPE_BYTES[dtype]
-    elements = {kind: 0 for kind in ("sharded", "replicated", "embedding")}
+    counts: dict[tuple[str, bool], int] = {}
     for group in inspection.weights:
-        elements[group.kind] += group.num_elements
-    sharded = _ceil(elements["sharded"], tp) + _copied_kv_elements(config, tp)
-    rows = elements["embedding"] // config.vocab_size
+        key = group.kind, group.dtype == PACKED_DTYPE
+        counts[key] = counts.get(key, 0) + group.num_elements
+    rows = counts.get(("embedding", False), 0) // config.vocab_size
     padded = _ceil(_ceil(config.vocab_size, 64) * 64, tp)
-    return (
-        _matrix_bytes(sharded, element, quantization)
-        + elements["replicated"] * element
-        + rows * padded * element
-    )
+    total = counts.get(("replicated", False), 0) * element + rows * padded * element
+    is_packed = ("sharded", True) in counts
+    for packed in (True, False):
+        sharded = _ceil(counts.get(("sharded", packed), 0), tp)
+        if packed == is_packed:
+            sharded += _copied_kv_elements(config, tp)
+        if packed:
+            grid = stored_grid(config)
+            sharded += filling_elements(config, tp, sharded) + counts.get(("replicated", True), 0)
+        else:
+            grid = choose_grid(config, quantization, element)
+        total += _matrix_bytes(config, sharded, element, grid)
+    return total
 
 
 def kv_token_bytes(config: ModelConfig, tp: int, kv_dtype: str) -> int:
     """Bytes that one token takes in one rank's KV cache: keys and values of every layer."""
-    head_bytes = config.head_dim * KV_DTYPE_BYTES[kv_dtype]
-    if kv_dtype == "int8":
-        head_bytes += KV_SCALE_BYTES
+    head_bytes = _ceil(config.head_dim * KV_BITS[kv_dtype], 8) + KV_SCALE_BYTES.get(kv_dtype, 0)
     return 2 * config.num_layers * _kv_heads(config, tp) * head_bytes
 
 
@@ -198,10 +214,7 @@ def _divides(config: ModelConfig, tp: int, quantization: str) -> bool:
         return False
     if config.num_kv_heads % tp and tp % config.num_kv_heads:
         return False
-    is_quantized = quantization in QUANTIZED_BITS
-    return (
-        tp == 1 or not is_quantized or not any(size // tp % GROUP_ELEMENTS for size in inner_sizes)
-    )
+    return divides_groups(config, tp, quantization)
 
 
 def _kv_heads(config: ModelConfig, tp: int) -> int:
@@ -216,11 +229,12 @@ def _copied_kv_elements(config: ModelConfig, tp: int) -> int:
     return 2 * config.num_layers * (held - share)
 
 
-def _matrix_bytes(num_elements: int, element_bytes: int, quantization: str) -> int:
-    bits = QUANTIZED_BITS.get(quantization)
-    if bits is None:
+def _matrix_bytes(
+    config: ModelConfig, num_elements: int, element_bytes: int, grid: Grid | None
+) -> int:
+    if grid is None:
         return num_elements * element_bytes
-    return _ceil(num_elements * bits, 8) + _ceil(num_elements, GROUP_ELEMENTS) * SCALE_BYTES
+    return grid.num_bytes(num_elements, config.hidden_size)
 
 
 def _ceil(number: int, divisor: int) -> int:

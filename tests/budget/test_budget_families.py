@@ -1,13 +1,12 @@
 """What families add to a model's memory: experts, and windows that bound what a request keeps."""
 
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
-from forebay_budget.report import to_document, to_text
+from forebay_budget.report import to_text
 from forebay_budget.sizing import Fit, size
 from forebay_budget.terms import (
     GIB,
@@ -110,19 +109,3 @@ def test_the_report_says_what_makes_a_model_unlike_others() -> None:
         "safetensors); 2 of 8 experts a token; a window of 4096 tokens, which bounds what a "
         "request keeps\n" in text
     )
-    assert "Note" not in text
-
-
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [
-        pytest.param({"kv_cache_dtype": "fp8"}, "refuses --kv-cache-dtype fp8", id="kv cache"),
-        pytest.param({"quantization": "INT8"}, "refuses --quantization INT8", id="weights"),
-    ],
-)
-def test_a_plan_says_where_it_is_ahead_of_the_engine(changes: dict[str, str], note: str) -> None:
-    mistral = build(MISTRAL, ATTENTION + 3 * 14336 * 4096)
-    demand = Demand("GPU", 40 * GIB, gpu_memory_utilization=Decimal("0.9"), **changes)  # type: ignore[arg-type]
-    answer = fit(mistral, demand)
-    assert note in to_text(mistral, demand, answer)
-    assert [note in line for line in to_document(answer)["notes"]] == [True]

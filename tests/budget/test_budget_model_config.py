@@ -114,10 +114,10 @@ QWEN2 = TINY_LLAMA | {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 5
             id="a window in some layers",
         ),
         pytest.param(
-            {"quantization_config": {"quant_method": "awq", "bits": 4}},
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
             "UnsupportedQuantization",
-            "awq",
-            id="a quantised checkpoint",
+            "quantised by bitsandbytes",
+            id="a quantised checkpoint of another kind",
         ),
         pytest.param(
             {"rms_norm_eps": "small"}, "BadConfig", "rms_norm_eps is small", id="a word for eps"

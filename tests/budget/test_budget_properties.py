@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
+from forebay_budget.rounding import unrounded_inputs
 from forebay_budget.sizing import Demand, Fit, Misfit, size
 from forebay_budget.terms import admissible_tensor_parallel_sizes, held_tokens
 
@@ -75,8 +76,10 @@ def cases(draw: st.DrawFn) -> tuple[Inspection, Demand]:
         gpu_memory_utilization=draw(st.none() | st.decimals("0.1", "1", places=2))
         if is_gpu
         else None,
-        kv_cache_dtype=draw(st.sampled_from(["auto", "fp8", "int8"])),
-        quantization=draw(st.sampled_from(["None", "INT8", "INT4"])),
+        kv_cache_dtype=draw(st.sampled_from(["auto", "fp8", "int8", "int4"])),
+        quantization=draw(st.sampled_from(["None", "INT8", "INT4"]))
+        if unrounded_inputs(inspection.config) is None
+        else "None",
     )
     share = demand.gpu_memory_utilization
     if share and share * (demand.gpu_memory_bytes or 0) > (demand.budget_bytes or 0):

@@ -21,7 +21,10 @@ TINY_LLAMA: dict[str, Any] = {
 }
 """64·64·2 + 2·32·64 + 3·96·64 = 30,720 elements a layer, head_dim 16."""
 
-DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4, "F8_E4M3": 1}
+DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I8": 1, "F8_E4M3": 1}
+
+Dtypes = str | Mapping[str, str]
+"""Of all tensors, or of each by its name."""
 
 GGUF_TYPES = {
     "F32": (0, 1, 4),
@@ -66,13 +69,14 @@ def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def safetensors_header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> tuple[bytes, int]:
+def safetensors_header(shapes: Mapping[str, tuple[int, ...]], dtype: Dtypes) -> tuple[bytes, int]:
     """A shard's header, length included, and the size of the data that follows."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():
-        begin, end = end, end + math.prod(shape) * DTYPE_BYTES[dtype]
-        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+        own = dtype if isinstance(dtype, str) else dtype[name]
+        begin, end = end, end + math.prod(shape) * DTYPE_BYTES[own]
+        entries[name] = {"dtype": own, "shape": list(shape), "data_offsets": [begin, end]}
     header = json.dumps(entries).encode()
     return struct.pack("<Q", len(header)) + header, end
 
@@ -84,7 +88,7 @@ def safetensors_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16"
 
 
 def write_safetensors(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16"
+    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: Dtypes = "BF16"
 ) -> None:
     """Write a header and a hole of the data's size."""
     header, data_bytes = safetensors_header(shapes, dtype)

@@ -1,0 +1,135 @@
+"""What `--quantization` makes of a plain checkpoint, and what a number then takes in memory.
+
+The one place that says which matrices are rounded, and in which groups: sizing, tensor parallelism
+and the runtime's loading go by it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forebay_budget.inspection import ModelConfig
+
+ROUNDED_BITS = {"INT8": 8, "INT4": 4}
+GROUP_SIZES = (128, 64, 32)
+"""Inputs that share a scale: the first of these that divides them all."""
+KEPT_PARTS = ("gate", "shared_expert_gate")
+"""Matrices of a layer that choose and weigh experts: small, and each of their numbers decides."""
+
+_STORED_SCALE_BYTES = 2
+"""Of a checkpoint's scales, which are kept as stored; those made at load are of the dtype."""
+_ZERO_BYTES = 1
+_LEAST_CUT_GROUP = 32
+"""What a rank's share of each group is filled up to, where inputs belong to groups in no order."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a quantised matrix is kept in: numbers of few bits, and a scale a group.
+
+    group_size: inputs that share a scale, 0 for a whole row. has_zeros: each scale has a zero point
+    beside it.
+    """
+
+    bits: int
+    group_size: int
+    has_zeros: bool
+    scale_bytes: int
+
+    def num_bytes(self, num_elements: int, row_elements: int) -> int:
+        """Bytes of matrices with rows of row_elements, which count for one scale a row."""
+        per_group = self.scale_bytes + (_ZERO_BYTES if self.has_zeros else 0)
+        num_groups = -(-num_elements // (self.group_size or row_elements))
+        return -(-num_elements * self.bits // 8) + num_groups * per_group
+
+
+def choose_group_size(num_inputs: int) -> int | None:
+    """The inputs that share a scale where a matrix has so many; None where it cannot be rounded."""
+    return next((size for size in GROUP_SIZES if num_inputs % size == 0), None)
+
+
+def rounds_part(part: str) -> bool:
+    """Is a layer's matrix of this name rounded? Embeddings, the head and norms never are."""
+    return part not in KEPT_PARTS
+
+
+def has_zeros(bits: int) -> bool:
+    """Four bits are too few to spend half of them on a side that a group does not have."""
+    return bits == 4
+
+
+def choose_grid(config: ModelConfig, quantization: str, dtype_bytes: int) -> Grid | None:
+    """The grid of all rounded matrices, by the smallest group any has; None where none is rounded.
+
+    Raises: ValueError where a matrix has no group, which unrounded_inputs tells beforehand.
+    """
+    bits = ROUNDED_BITS.get(quantization)
+    if bits is None:
+        return None
+    groups = [choose_group_size(inputs) for inputs in _inputs(config)]
+    sizes = [size for size in groups if size is not None]
+    if len(sizes) < len(groups):
+        raise ValueError(f"a matrix has no group of {' or '.join(map(str, GROUP_SIZES))} inputs")
+    return Grid(bits, min(sizes), has_zeros(bits), dtype_bytes)
+
+
+def stored_grid(config: ModelConfig) -> Grid | None:
+    """The grid of the matrices that a quantised checkpoint packs."""
+    if not config.weight_bits:
+        return None
+    return Grid(
+        config.weight_bits, config.weight_group_size, config.has_weight_zeros, _STORED_SCALE_BYTES
+    )
+
+
+def unrounded_inputs(config: ModelConfig) -> int | None:
+    """The inputs of a matrix that no group divides; None where all can be rounded."""
+    return next((n for n in _inputs(config) if choose_group_size(n) is None), None)
+
+
+def divides_groups(config: ModelConfig, tp: int, quantization: str) -> bool:
+    """Do the ranks' shares of every matrix that is cut across its inputs end where groups end?"""
+    if tp == 1 or config.is_weight_reordered:
+        return True
+    for inputs in _cut_inputs(config):
+        size: int | None = 1
+        if config.weight_bits:
+            # Stored numbers come in whole words of 32 bits.
+            size = config.weight_group_size or 32 // config.weight_bits
+        elif quantization in ROUNDED_BITS:
+            size = choose_group_size(inputs)
+        if size is None or inputs % (tp * size):
+            return False
+    return True
+
+
+def filling_elements(config: ModelConfig, tp: int, num_elements: int) -> int:
+    """What num_elements of a rank's packed matrices grow by where inputs are in no order.
+
+    Of such a matrix each rank holds a part of every group, filled up to a whole number of small
+    groups; by half of one on average.
+    """
+    if tp == 1 or not config.is_weight_reordered or not config.weight_group_size:
+        return 0
+    queries = config.num_heads * config.head_dim
+    inner = config.num_experts * config.expert_intermediate_size + config.shared_intermediate_size
+    inner = inner or config.intermediate_size
+    all_rows = 2 * queries + 2 * config.num_kv_heads * config.head_dim + 3 * inner
+    groups = num_elements * (queries + inner) // (all_rows * config.weight_group_size) * tp
+    return groups * _LEAST_CUT_GROUP // 2
+
+
+def _inputs(config: ModelConfig) -> Iterator[int]:
+    yield config.hidden_size
+    yield from _cut_inputs(config)
+
+
+def _cut_inputs(config: ModelConfig) -> Iterator[int]:
+    """The inputs of the matrices that close a block: attention's, and each kind of MLP's."""
+    yield config.num_heads * config.head_dim
+    for size in (
+        config.intermediate_size,
+        config.expert_intermediate_size,
+        config.shared_intermediate_size,
+    ):
+        if size:
+            yield size
