@@ -85,7 +85,7 @@ def weights_bytes(inspection: Inspection, tp: int, dtype: str, quantization: str
         key = group.kind, group.dtype == PACKED_DTYPE
         counts[key] = counts.get(key, 0) + group.num_elements
     rows = counts.get(("embedding", False), 0) // config.vocab_size
-    padded = _ceil(_ceil(config.vocab_size, 64) * 64, tp)
+    padded = padded_vocabulary(config.vocab_size, tp) // tp
     total = counts.get(("replicated", False), 0) * element + rows * padded * element
     is_packed = ("sharded", True) in counts
     for packed in (True, False):
@@ -99,6 +99,16 @@ def weights_bytes(inspection: Inspection, tp: int, dtype: str, quantization: str
             grid = choose_grid(config, quantization, element)
         total += _matrix_bytes(config, sharded, element, grid)
     return total
+
+
+def padded_vocabulary(vocab_size: int, tp: int) -> int:
+    """Rows of an embedding over all ranks: as many on each, a multiple of 64."""
+    return _ceil(vocab_size, 64 * tp) * 64 * tp
+
+
+def own_vocabulary(vocab_size: int, tp: int) -> int:
+    """Rows that one rank holds; a single one needs no padding."""
+    return vocab_size if tp == 1 else padded_vocabulary(vocab_size, tp) // tp
 
 
 def kv_token_bytes(config: ModelConfig, tp: int, kv_dtype: str) -> int:

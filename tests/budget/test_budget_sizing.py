@@ -113,8 +113,8 @@ def test_13_billion_parameters_with_a_budget_of_20_gib_do_not_fit_and_26_would()
             3,
             "bfloat16",
             "None",
-            2 * (106_168_320 // 3 + 35_136 + 43 * 576),
-            id="a vocabulary padded to 128, and then a third of it rounded up",
+            2 * (106_168_320 // 3 + 35_136 + 64 * 576),
+            id="a vocabulary padded to 64 rows on each rank",
         ),
         pytest.param(
             MULTI_QUERY,

@@ -14,6 +14,7 @@ from torch import Tensor
 from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelError
 from forebay_budget.locate import is_gguf
+from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.loading.folder import FolderCheckpoint
 from forebay_runtime.loading.gguf_file import GgufCheckpoint
 
@@ -33,8 +34,10 @@ class Checkpoint(Protocol):
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, row-major."""
 
-    def read_into(self, name: str, out: Tensor) -> None:
-        """Write a tensor into out, which has its shape and any floating dtype.
+    def read_into(self, name: str, out: Tensor, rows: slice = ALL, columns: slice = ALL) -> None:
+        """Write a tensor, or a part of it, into out, which has its shape and any floating dtype.
+
+        Only the part is read of the file.
 
         Raises: ModelError if it is stored in a way that cannot be read.
         """
@@ -47,21 +50,23 @@ def open_checkpoint(path: Path, blueprint: Blueprint) -> Checkpoint:
     return FolderCheckpoint(path)
 
 
-def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor) -> Tensor:
-    """Read a tensor into out and return it.
+def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor, cut: Cut | None = None) -> Tensor:
+    """Read a tensor, or the part of it that cut says, into out and return it.
 
-    Raises: ModelError naming a tensor that is missing, or whose shape is not out's.
+    Raises: ModelError naming a tensor that is missing, or whose shape is not out's, or cut's.
     """
     if not checkpoint.has(name):
         raise ModelError(
             "IncompleteModel", f"The checkpoint has no tensor {checkpoint.stored_name(name)}."
         )
+    cut = cut or Cut(tuple(out.shape))
     # A matrix of one row may be stored as a vector.
-    if tuple(out.shape) not in (stored := checkpoint.shape(name), (1, *stored)):
+    if cut.shape not in (stored := checkpoint.shape(name), (1, *stored)):
         raise ModelError(
             "BadConfig",
             f"{checkpoint.stored_name(name)} has the shape {list(stored)}, but by "
-            f"the model's configuration it should have {list(out.shape)}.",
+            f"the model's configuration it should have {list(cut.shape)}.",
         )
-    checkpoint.read_into(name, out)
+    if out.numel():
+        checkpoint.read_into(name, out, cut.rows, cut.columns)
     return out

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from forebay_budget.ggml import GGML_TYPES_BY_NAME
 from forebay_runtime.loading import k_quants
 from forebay_runtime.loading.k_quants import halves
 
@@ -29,6 +30,24 @@ def dequantise(rows: Tensor, type_name: str, out: Tensor) -> None:
     rows_per_piece = max(1, _PIECE_ELEMENTS * rows.shape[0] // out.numel())
     for source, target in zip(rows.split(rows_per_piece), out.split(rows_per_piece), strict=True):
         target.copy_(unpack(source).view(target.shape))
+
+
+def dequantise_columns(
+    rows: Tensor, type_name: str, columns: slice, num_columns: int, out: Tensor
+) -> None:
+    """Convert some columns of raw rows into out; only the blocks that hold them are unpacked.
+
+    Shapes: rows [R, bytes of num_columns] uint8; out [R, columns.stop - columns.start].
+    """
+    kind = GGML_TYPES_BY_NAME[type_name]
+    first, stop = columns.start // kind.block_elements, -(-columns.stop // kind.block_elements)
+    blocks = rows[:, first * kind.block_bytes : stop * kind.block_bytes]
+    skipped = columns.start - first * kind.block_elements
+    rows_per_piece = max(1, _PIECE_ELEMENTS // num_columns)
+    unpack = _UNPACK[type_name]
+    for source, target in zip(blocks.split(rows_per_piece), out.split(rows_per_piece), strict=True):
+        wide = unpack(source).view(len(target), -1)
+        target.copy_(wide[:, skipped : skipped + target.shape[1]])
 
 
 def _unpack_plain(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from forebay_budget.inspection import ModelError
 from forebay_budget.safetensors import list_shards
 from forebay_budget.source import LocalFolder
+from forebay_runtime.loading.cut import ALL
 
 
 class FolderCheckpoint:
@@ -46,12 +47,13 @@ class FolderCheckpoint:
         """A tensor's shape."""
         return tuple(self._shards[name].get_slice(name).get_shape())
 
-    def read_into(self, name: str, out: Tensor) -> None:
-        """Write a tensor into out, converting its dtype.
+    def read_into(self, name: str, out: Tensor, rows: slice = ALL, columns: slice = ALL) -> None:
+        """Write a tensor, or a part of it, into out, converting its dtype.
 
         Raises: ModelError if its dtype is not a floating one.
         """
-        tensor = self._shards[name].get_tensor(name)
+        stored = self._shards[name].get_slice(name)
+        tensor = stored[rows, columns] if columns != ALL else stored[rows]
         if not tensor.is_floating_point() or tensor.element_size() < 2:
             raise ModelError(
                 "UnsupportedDtype",

@@ -16,7 +16,12 @@ from forebay_budget.blueprint import Blueprint
 from forebay_budget.gguf import GgufTensor, read_gguf_header
 from forebay_budget.inspection import ModelError
 from forebay_budget.tensor_names import to_gguf
-from forebay_runtime.loading.dequantise import READABLE_TYPES, dequantise
+from forebay_runtime.loading.cut import ALL
+from forebay_runtime.loading.dequantise import (
+    READABLE_TYPES,
+    dequantise,
+    dequantise_columns,
+)
 
 
 class GgufCheckpoint:
@@ -57,8 +62,8 @@ class GgufCheckpoint:
         shape = self._tensors[stored].shape
         return shape if expert is None else shape[1:]
 
-    def read_into(self, name: str, out: Tensor) -> None:
-        """Dequantise a tensor into out.
+    def read_into(self, name: str, out: Tensor, rows: slice = ALL, columns: slice = ALL) -> None:
+        """Dequantise a tensor, or a part of it, into out; rows of heads are cut between heads.
 
         Raises: ModelError if its type is not one that the runtime reads.
         """
@@ -70,12 +75,19 @@ class GgufCheckpoint:
                 f"{tensor.name} is stored as {tensor.ggml_type_name}, which the runtime does not "
                 f"read; it reads {', '.join(READABLE_TYPES)}.",
             )
-        rows = self._raw_rows(tensor, expert)
+        raw = self._raw_rows(tensor, expert)
         num_heads = self._num_interleaved_heads.get(tensor.name.split(".")[-2])
-        if num_heads is not None:
-            rows = _pair_halves(rows, num_heads)
-        # A matrix of one row is stored as a vector.
-        dequantise(rows, tensor.ggml_type_name, out.view(-1) if len(tensor.shape) == 1 else out)
+        head_rows = 0 if num_heads is None else raw.shape[0] // num_heads
+        raw = raw[rows]
+        if head_rows:
+            raw = _pair_halves(raw, raw.shape[0] // head_rows)
+        if len(tensor.shape) == 1:
+            # A matrix of one row is stored as a vector.
+            out = out.view(-1)
+        elif columns != ALL:
+            num_columns = tensor.shape[-1]
+            return dequantise_columns(raw, tensor.ggml_type_name, columns, num_columns, out)
+        dequantise(raw, tensor.ggml_type_name, out)
 
     def _raw_rows(self, tensor: GgufTensor, expert: int | None) -> Tensor:
         """A tensor's bytes, one row of the matrix (or one element of a vector) a row."""

@@ -18,9 +18,12 @@ from forebay_kernels import ops
 from forebay_runtime.loading.checkpoint import Checkpoint
 from forebay_runtime.models.attention import Attention
 from forebay_runtime.models.kv_cache import KvCache
+from forebay_runtime.models.link import ALONE, Link
 from forebay_runtime.models.mlp import Mixture, Mlp
 from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.rope import rope_frequencies
+from forebay_runtime.models.shard import Stage
+from forebay_runtime.models.vocabulary import Embedding, Head
 from forebay_runtime.models.weights import Placement, WeightReader
 
 
@@ -41,11 +44,13 @@ class DecoderConfig:
 class DecoderLayer:
     """One block of attention and MLP, or of attention and a mixture."""
 
-    def __init__(self, blueprint: Blueprint, layer: Layer, reader: WeightReader, name: str) -> None:
+    def __init__(
+        self, blueprint: Blueprint, layer: Layer, reader: WeightReader, name: str, link: Link
+    ) -> None:
         self._eps = blueprint.rms_norm_eps
-        self._attention = Attention(blueprint, layer, reader, name)
+        self._attention = Attention(blueprint, layer, reader, name, link)
         block = Mixture if layer.has_experts else Mlp
-        self._mlp = block(blueprint, reader, name)
+        self._mlp = block(blueprint, reader, name, link)
         norms, hidden = blueprint.family.norms, blueprint.sizes.hidden_size
         self._attention_norm = reader.norm(f"{name}.{norms.before_attention}.weight", hidden)
         self._mlp_norm = reader.norm(f"{name}.{norms.before_mlp}.weight", hidden)
@@ -66,33 +71,38 @@ class DecoderLayer:
 
 
 class Decoder:
-    """Token ids to hidden states, and hidden states to logits."""
+    """Token ids to hidden states, and hidden states to logits; or one rank's part of that."""
 
-    def __init__(self, config: DecoderConfig, checkpoint: Checkpoint, placement: Placement) -> None:
-        """Read all weights.
+    def __init__(
+        self,
+        config: DecoderConfig,
+        checkpoint: Checkpoint,
+        placement: Placement,
+        link: Link = ALONE,
+        stage: Stage | None = None,
+    ) -> None:
+        """Read all weights, or this rank's: the link's shard of the stage's layers.
 
         Raises: ModelError naming the tensor that is missing or wrong.
         """
         self.config = config
         self.placement = placement
+        self.link = link
         blueprint, sizes = config.blueprint, config.sizes
-        reader = WeightReader(checkpoint, placement, blueprint.family.norm_offset)
-        vocabulary = (sizes.vocab_size, sizes.hidden_size)
-        self._embedding = reader.matrix("model.embed_tokens.weight", *vocabulary)
+        self.stage = stage = stage or Stage(0, sizes.num_layers, sizes.num_layers)
+        reader = WeightReader(checkpoint, placement, blueprint.family.norm_offset, link.shard)
+        self._embedding = Embedding(sizes, reader, link) if stage.is_first else None
         self._embedding_scale = _embedding_scale(blueprint, placement)
+        self._own_layers = blueprint.layers[stage.start : stage.stop]
         self._layers = [
-            DecoderLayer(blueprint, layer, reader, f"model.layers.{index}")
-            for index, layer in enumerate(blueprint.layers)
+            DecoderLayer(blueprint, layer, reader, f"model.layers.{index}", link)
+            for index, layer in enumerate(self._own_layers, stage.start)
         ]
         self._norm = reader.norm("model.norm.weight", sizes.hidden_size)
-        if sizes.tie_word_embeddings:
-            # Repacked it would be held twice, as rows are looked up in the original.
-            self._head = ops.Linear(self._embedding, repack=False)
-        else:
-            self._head = ops.Linear(reader.matrix("lm_head.weight", *vocabulary))
-        ropes = list(dict.fromkeys(layer.rope for layer in blueprint.layers))
+        self._head = Head(sizes, reader, link, self._embedding) if stage.is_last else None
+        ropes = list(dict.fromkeys(layer.rope for layer in self._own_layers))
         # By number: a rope is long to hash, and every layer of every step looks one up.
-        self._rope_of_layer = [ropes.index(layer.rope) for layer in blueprint.layers]
+        self._rope_of_layer = [ropes.index(layer.rope) for layer in self._own_layers]
         self._rope_tables = [_build_table(config, rope, reader, placement) for rope in ropes]
 
     @property
@@ -103,21 +113,22 @@ class Decoder:
     @property
     def num_layer_kinds(self) -> int:
         """Layers that differ in more than their weights; those of a kind have the same shapes."""
-        return len(set(self.config.blueprint.layers))
+        return len(set(self._own_layers))
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all weights, a tied embedding once."""
-        num_bytes = self._embedding.nbytes + self._norm.nbytes
-        if not self.config.sizes.tie_word_embeddings:
-            num_bytes += self._head.num_bytes
-        return num_bytes + sum(layer.num_bytes for layer in self._layers)
+        parts = (self._embedding, *self._layers, self._head)
+        return self._norm.nbytes + sum(part.num_bytes for part in parts if part is not None)
 
     def new_cache(self, num_blocks: int, block_size: int, kind: str = "plain") -> KvCache:
         """A cache of zeros, every page of it touched; kind: one of ops.KV_KINDS."""
         sizes, placement = self.config.sizes, self.placement
-        shape = (num_blocks, block_size, sizes.num_kv_heads, sizes.head_dim)
-        layers = ops.new_kv_layers(sizes.num_layers, shape, kind, placement.dtype, placement.device)
+        num_heads = self.link.shard.of_copies(sizes.num_kv_heads).share(sizes.num_kv_heads)
+        shape = (num_blocks, block_size, num_heads, sizes.head_dim)
+        layers = ops.new_kv_layers(
+            len(self._layers), shape, kind, placement.dtype, placement.device
+        )
         return KvCache(layers)
 
     def hidden_states(
@@ -128,28 +139,37 @@ class Decoder:
         cache: KvCache,
         num_layers: int | None = None,
     ) -> Tensor:
-        """Run the layers, writing the tokens' keys and values.
+        """Run this rank's layers, writing the tokens' keys and values.
 
         Shapes: token_ids, positions [T] int64; out [T, h], before the last norm.
         num_layers: only so many layers of each kind; those of a kind have the same shapes, so
         warm-up needs but one.
         """
-        x = ops.embedding(token_ids, self._embedding)
-        if self._embedding_scale is not None:
-            x = x * self._embedding_scale
-        residual = Residual(x)
+        residual = Residual(self._begin(token_ids))
         rotations = [ops.Rotation(cos, sin, positions) for cos, sin in self._rope_tables]
         for index in self._chosen(num_layers):
             rotation = rotations[self._rope_of_layer[index]]
             self._layers[index](residual, rotation, plan, cache.layers[index])
-        return residual.total()
+        x = residual.total()
+        if not self.stage.is_last:
+            self.link.send(x)
+        return x
+
+    def _begin(self, token_ids: Tensor) -> Tensor:
+        """What the first of this rank's layers takes: embeddings, or what the stage before made."""
+        if self._embedding is None:
+            dtype, device = self.placement.dtype, self.placement.device
+            shape = (len(token_ids), self.config.sizes.hidden_size)
+            return self.link.receive(torch.empty(shape, dtype=dtype, device=device))
+        x = self._embedding(token_ids)
+        return x if self._embedding_scale is None else x * self._embedding_scale
 
     def _chosen(self, num_layers: int | None) -> list[int]:
         """The layers to run: all, or the first num_layers of each kind."""
         if num_layers is None:
             return list(range(len(self._layers)))
         by_kind: dict[Layer, list[int]] = {}
-        for index, layer in enumerate(self.config.blueprint.layers):
+        for index, layer in enumerate(self._own_layers):
             by_kind.setdefault(layer, []).append(index)
         return sorted(index for indices in by_kind.values() for index in indices[:num_layers])
 
@@ -158,7 +178,9 @@ class Decoder:
         return ops.rms_norm(hidden, self._norm, self.config.blueprint.rms_norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary. Shapes: hidden [T, h]; out [T, V] float32."""
+        """Score the vocabulary, on the last stage. Shapes: hidden [T, h]; out [T, V] float32."""
+        if self._head is None:
+            raise ValueError("this rank's stage has no head")
         logits = self._head(self.normed(hidden))
         cap = self.config.blueprint.logit_softcap
         return logits.float() if cap is None else ops.softcap(logits, cap)

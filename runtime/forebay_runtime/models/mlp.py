@@ -8,8 +8,10 @@ from torch.nn import functional
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
+from forebay_runtime.models.link import Link
 from forebay_runtime.models.projection import Projection
 from forebay_runtime.models.residual import Residual
+from forebay_runtime.models.shard import Block
 from forebay_runtime.models.weights import WeightReader
 from forebay_runtime.shapes import padded_size
 
@@ -19,18 +21,19 @@ _GATES = {"silu": ops.silu_mul, "gelu_pytorch_tanh": ops.gelu_tanh_mul}
 class Mlp:
     """down(act(gate(x)) * up(x)), gate and up as one product."""
 
-    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str) -> None:
+    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str, link: Link) -> None:
         sizes, family = blueprint.sizes, blueprint.family
-        inner = sizes.intermediate_size
-        parts = {"gate_proj": inner, "up_proj": inner}
+        inner = Block(sizes.intermediate_size, link.shard)
+        parts = {"gate_proj": [inner], "up_proj": [inner]}
         if family.is_fused:
-            parts = {"gate_up_proj": 2 * inner}
+            parts = {"gate_up_proj": [inner, inner]}
         self._gate = _GATES[family.activation]
-        self._gate_up = reader.linear(f"{layer}.mlp", parts, sizes.hidden_size)
+        self._gate_up = reader.split_outputs(f"{layer}.mlp", parts, sizes.hidden_size)
         self._down = Projection(
-            reader.linear(f"{layer}.mlp", {"down_proj": sizes.hidden_size}, inner),
+            reader.split_inputs(f"{layer}.mlp.down_proj", sizes.hidden_size, inner.num_rows),
             Projection.read_norm(blueprint, reader, layer, family.norms.after_mlp),
             blueprint.rms_norm_eps,
+            link,
         )
         self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
 
@@ -40,7 +43,7 @@ class Mlp:
 
 
 class Expert:
-    """One MLP of a mixture."""
+    """One MLP of a mixture, or a rank's part of it: then results add up over ranks."""
 
     def __init__(
         self,
@@ -48,14 +51,14 @@ class Expert:
         reader: WeightReader,
         name: str,
         parts: tuple[str, str, str],
-        inner: int,
+        inner: Block,
     ) -> None:
         """parts: what gate, up and down are called; inner: the numbers between them a token."""
         gate, up, down = parts
         hidden = blueprint.sizes.hidden_size
         self._gate = _GATES[blueprint.family.activation]
-        self._gate_up = reader.linear(name, {gate: inner, up: inner}, hidden)
-        self._down = reader.linear(name, {down: hidden}, inner)
+        self._gate_up = reader.split_outputs(name, {gate: [inner], up: [inner]}, hidden)
+        self._down = reader.split_inputs(f"{name}.{down}", hidden, inner.num_rows)
         self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -76,8 +79,8 @@ class Mixture:
     Source: Jiang et al. 2024 (Mixtral) §2.1; Yang et al. 2024 (Qwen2) §2.2 for the shared expert.
     """
 
-    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str) -> None:
-        sizes, names = blueprint.sizes, blueprint.family.experts
+    def __init__(self, blueprint: Blueprint, reader: WeightReader, layer: str, link: Link) -> None:
+        sizes, names, self._link = blueprint.sizes, blueprint.family.experts, link
         self._num_chosen = sizes.num_experts_per_token
         self._is_normalised = blueprint.normalises_experts
         block = f"{layer}.{names.block}"
@@ -89,16 +92,16 @@ class Mixture:
                 reader,
                 f"{block}.experts.{number}",
                 parts,
-                sizes.expert_intermediate_size,
+                Block(sizes.expert_intermediate_size, link.shard),
             )
             for number in range(sizes.num_experts)
         ]
         self._shared: tuple[Expert, ops.Linear] | None = None
         inner = sizes.shared_intermediate_size
         if inner:
-            shared = ("gate_proj", "up_proj", "down_proj")
+            shared, own = ("gate_proj", "up_proj", "down_proj"), Block(inner, link.shard)
             self._shared = (
-                Expert(blueprint, reader, f"{block}.shared_expert", shared, inner),
+                Expert(blueprint, reader, f"{block}.shared_expert", shared, own),
                 reader.linear(block, {"shared_expert_gate": 1}, sizes.hidden_size),
             )
         all_parts = (self._router, *self._experts, *(self._shared or ()))
@@ -117,4 +120,4 @@ class Mixture:
         if self._shared is not None:
             expert, gate = self._shared
             out += ops.sigmoid(gate(x)) * expert(x)
-        residual.add(out)
+        residual.add(self._link.add_up(out))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
+from forebay_runtime.models.link import ALONE, Link
 from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.weights import WeightReader
 
@@ -13,8 +14,12 @@ from forebay_runtime.models.weights import WeightReader
 class Projection:
     """A product, and in some families a norm behind it, added to the residual."""
 
-    def __init__(self, linear: ops.Linear, norm: Tensor | None, eps: float) -> None:
+    def __init__(
+        self, linear: ops.Linear, norm: Tensor | None, eps: float, link: Link = ALONE
+    ) -> None:
+        """link: to the ranks that have the other inputs of the product."""
         self._linear = linear
+        self._link = link
         self._norm = norm
         self._eps = eps
         self.num_bytes = linear.num_bytes + (0 if norm is None else norm.nbytes)
@@ -30,7 +35,7 @@ class Projection:
 
     def add_to(self, residual: Residual, x: Tensor) -> None:
         """Shapes: x [T, I]."""
-        if self._norm is None:
-            residual.add_product(self._linear, x)
-        else:
-            residual.add(ops.rms_norm(self._linear(x), self._norm, self._eps))
+        if self._norm is None and self._link.shard.is_whole:
+            return residual.add_product(self._linear, x)
+        out = self._link.add_up(self._linear(x))
+        residual.add(out if self._norm is None else ops.rms_norm(out, self._norm, self._eps))
