@@ -33,12 +33,13 @@ class StepResult:
     """What the model made of one batch.
 
     logits: [R, V] float32, R requests in the order of batch.sampled. prompts: None where no request
-    asked. broken: ids of requests for which the model computed something that is no finite number.
+    asked. find_broken: the ids of requests for which the model computed something that is no finite
+    number; it waits for the step, so it is asked once the step's tokens were.
     """
 
     logits: Any
     prompts: PromptStates | None = None
-    broken: frozenset[str] = frozenset()
+    find_broken: Callable[[], frozenset[str]] = frozenset
 
 
 @dataclass(frozen=True)

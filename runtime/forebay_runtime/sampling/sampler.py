@@ -48,9 +48,10 @@ class Sampler:
     def sample(self, result: StepResult, batch: Batch) -> Sampled:
         """A token for each of batch.sampled, and what else their requests asked for."""
         requests = batch.sampled
-        errors = dict.fromkeys(result.broken, _NOT_FINITE)
+        errors: dict[str, str] = {}
         with torch.inference_mode():
             token_ids = self._choose(result.logits, requests, errors) if requests else []
+            errors |= dict.fromkeys(result.find_broken(), _NOT_FINITE)
             logprobs = self._score(result.logits, requests, token_ids, errors)
             prompt_logprobs, embeddings = self._read_prompts(result, batch, errors)
         return Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)

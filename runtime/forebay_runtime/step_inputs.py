@@ -1,0 +1,140 @@
+"""One step in numbers: all that the model needs to know of a batch, and nothing of its requests.
+
+describe_step makes them from the scheduler's batch; the runner turns them into tensors, in this
+process and, where several share a model, in every one of them. Only numpy, small when pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay_runtime.scheduling.batch import Batch, Chunk
+
+NONE_CARRIED: Mapping[str, int] = MappingProxyType({})
+
+_TOKEN_IDS, _POSITIONS, _SLOTS, _CARRIED = range(4)
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """A batch's numbers: S sequences with T tokens in all, one after another, R of them sampled.
+
+    tokens: [4, T] int64, for each token its id, position, slot in the cache (block * block_size +
+    offset) and, where its id is what the step before sampled, the row among that step's samples;
+    else -1. The id of such a token is a placeholder.
+    query_lens: each sequence's tokens in this step; seq_lens: its tokens with a key, these too.
+    block_tables: [S, M] int32, each sequence's blocks in order, zeros past them; M is the most of
+    any of them, so it differs by step.
+    sampled_rows: [R] int64, the rows among the T tokens whose logits are wanted, ascending.
+    has_carried: is any token's id what the step before sampled?
+    """
+
+    tokens: NDArray[np.int64]
+    query_lens: tuple[int, ...]
+    seq_lens: tuple[int, ...]
+    block_tables: NDArray[np.int32]
+    sampled_rows: NDArray[np.int64]
+    has_carried: bool = False
+
+    @property
+    def token_ids(self) -> NDArray[np.int64]:
+        """[T], placeholders where carried says so."""
+        return self.tokens[_TOKEN_IDS]
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """[T], each token's place in its sequence."""
+        return self.tokens[_POSITIONS]
+
+    @property
+    def slots(self) -> NDArray[np.int64]:
+        """[T], each token's place in the cache."""
+        return self.tokens[_SLOTS]
+
+    @property
+    def carried(self) -> NDArray[np.int64]:
+        """[T], the row of the previous step's samples that a token comes from, or -1."""
+        return self.tokens[_CARRIED]
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self.tokens.shape[1]
+
+    @property
+    def num_seqs(self) -> int:
+        """S."""
+        return len(self.query_lens)
+
+    @property
+    def num_sampled(self) -> int:
+        """R."""
+        return len(self.sampled_rows)
+
+    @property
+    def is_decode(self) -> bool:
+        """Has every sequence one token, of which a next one is sampled?"""
+        return self.num_tokens == self.num_seqs == self.num_sampled
+
+
+def describe_step(
+    batch: Batch, block_size: int, carried_rows: Mapping[str, int] = NONE_CARRIED
+) -> StepInputs:
+    """A batch in numbers.
+
+    carried_rows: by request id, the row among the previous step's samples that becomes the
+    request's last token, which the host does not know yet; the request holds a placeholder for it.
+    """
+    chunks = batch.chunks
+    query_lens = [chunk.num_tokens for chunk in chunks]
+    ends = np.cumsum(query_lens)
+    tokens = np.empty((4, batch.num_tokens), np.int64)
+    block_tables = _block_tables(chunks, block_size)
+    _fill_tokens(tokens, chunks)
+    sequences = np.repeat(np.arange(len(chunks)), query_lens)
+    blocks = tokens[_POSITIONS] // block_size
+    tokens[_SLOTS] = tokens[_POSITIONS] + (block_tables[sequences, blocks] - blocks) * block_size
+    tokens[_CARRIED] = -1
+    if carried_rows:
+        rows = [carried_rows.get(chunk.request.request_id, -1) for chunk in chunks]
+        tokens[_CARRIED, ends - 1] = rows
+    return StepInputs(
+        tokens,
+        tuple(query_lens),
+        tuple(chunk.end for chunk in chunks),
+        block_tables,
+        ends[[chunk.catches_up for chunk in chunks]] - 1,
+        bool(carried_rows),
+    )
+
+
+def _fill_tokens(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> None:
+    """Write each token's id and position."""
+    token_ids, positions = tokens[_TOKEN_IDS], tokens[_POSITIONS]
+    row = 0
+    for chunk in chunks:
+        if chunk.num_tokens == 1:
+            [token_ids[row]] = chunk.request.token_ids(chunk.start, chunk.end)
+            positions[row] = chunk.start
+            row += 1
+            continue
+        end = row + chunk.num_tokens
+        token_ids[row:end] = chunk.request.token_ids(chunk.start, chunk.end)
+        positions[row:end] = np.arange(chunk.start, chunk.end)
+        row = end
+
+
+def _block_tables(chunks: Sequence[Chunk], block_size: int) -> NDArray[np.int32]:
+    """[S, M]; a request of warm-up has no blocks, and all its tokens lie in block 0."""
+    num_blocks = -(-max(chunk.end for chunk in chunks) // block_size)
+    num_blocks = max(num_blocks, max(len(chunk.request.block_ids) for chunk in chunks))
+    tables = np.zeros((len(chunks), num_blocks), np.int32)
+    for row, chunk in zip(tables, chunks, strict=True):
+        block_ids = chunk.request.block_ids
+        row[: len(block_ids)] = block_ids
+    return tables
