@@ -44,27 +44,27 @@ class StepInputs:
     @property
     def token_ids(self) -> NDArray[np.int64]:
         """[T], placeholders where carried says so."""
-        return self.tokens[_TOKEN_IDS]
+        return self._row(_TOKEN_IDS)
 
     @property
     def positions(self) -> NDArray[np.int64]:
         """[T], each token's place in its sequence."""
-        return self.tokens[_POSITIONS]
+        return self._row(_POSITIONS)
 
     @property
     def slots(self) -> NDArray[np.int64]:
         """[T], each token's place in the cache."""
-        return self.tokens[_SLOTS]
+        return self._row(_SLOTS)
 
     @property
     def carried(self) -> NDArray[np.int64]:
         """[T], the row of the previous step's samples that a token comes from, or -1."""
-        return self.tokens[_CARRIED]
+        return self._row(_CARRIED)
 
     @property
     def num_tokens(self) -> int:
         """T."""
-        return self.tokens.shape[1]
+        return len(self.tokens[0])
 
     @property
     def num_seqs(self) -> int:
@@ -80,6 +80,10 @@ class StepInputs:
     def is_decode(self) -> bool:
         """Has every sequence one token, of which a next one is sampled?"""
         return self.num_tokens == self.num_seqs == self.num_sampled
+
+    def _row(self, index: int) -> NDArray[np.int64]:
+        row: NDArray[np.int64] = self.tokens[index]
+        return row
 
 
 def describe_step(

@@ -1,0 +1,91 @@
+"""A batch in numbers: what the model is told of it, and nothing of its requests."""
+
+import pickle
+from collections.abc import Mapping
+
+import pytest
+
+from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.scheduling.batch import Batch, Chunk
+from forebay_runtime.step_inputs import StepInputs, describe_step
+
+
+def _chunk(name: str, prompt: list[int], start: int, num_tokens: int, blocks: list[int]) -> Chunk:
+    request = Request(name, prompt, SamplingParams(4), block_ids=blocks)
+    return Chunk.of(request, start, num_tokens)
+
+
+def _batch() -> Batch:
+    """A decode, a prompt that is read to its end, and one that is read in part."""
+    return Batch(
+        (
+            _chunk("decode", [5, 6, 7, 8, 9], 4, 1, [3, 1]),
+            _chunk("whole", [10, 11, 12], 0, 3, [7]),
+            _chunk("part", list(range(20, 31)), 2, 4, [4, 5, 6]),
+        )
+    )
+
+
+def test_each_token_has_its_id_its_position_and_its_place_in_the_cache() -> None:
+    inputs = describe_step(_batch(), block_size=4)
+    assert inputs.token_ids.tolist() == [9, 10, 11, 12, 22, 23, 24, 25]
+    assert inputs.positions.tolist() == [4, 0, 1, 2, 2, 3, 4, 5]
+    assert inputs.slots.tolist() == [4, 28, 29, 30, 18, 19, 20, 21]
+    assert inputs.query_lens == (1, 3, 4)
+    assert inputs.seq_lens == (5, 3, 6)
+
+
+def test_block_tables_are_as_wide_as_the_longest_and_end_in_zeros() -> None:
+    tables = describe_step(_batch(), block_size=4).block_tables
+    assert tables.tolist() == [[3, 1, 0], [7, 0, 0], [4, 5, 6]]
+
+
+def test_only_those_that_catch_up_are_sampled() -> None:
+    assert describe_step(_batch(), block_size=4).sampled_rows.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("carried_rows", "carried"),
+    [
+        pytest.param({}, [-1] * 8, id="nothing is carried"),
+        pytest.param({"decode": 3}, [3, *[-1] * 7], id="a decode takes what was sampled before"),
+        pytest.param(
+            {"whole": 0, "gone": 1}, [-1, -1, -1, 0, *[-1] * 4], id="it is a chunk's last token"
+        ),
+    ],
+)
+def test_carried_tokens_name_the_row_that_they_come_from(
+    carried_rows: Mapping[str, int], carried: list[int]
+) -> None:
+    inputs = describe_step(_batch(), 4, carried_rows)
+    assert inputs.carried.tolist() == carried
+    assert inputs.has_carried == bool(carried_rows)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "is_decode"),
+    [
+        pytest.param((0,), True, id="one decode"),
+        pytest.param((0, 1), False, id="a prompt beside it"),
+        pytest.param((3,), False, id="one token that is not its request's last"),
+    ],
+)
+def test_a_decode_step_has_one_sampled_token_a_sequence(
+    chunks: tuple[int, ...], is_decode: bool
+) -> None:
+    all_chunks = (*_batch().chunks, _chunk("early", [1, 2, 3], 0, 1, [2]))
+    assert describe_step(Batch(tuple(all_chunks[i] for i in chunks)), 4).is_decode == is_decode
+
+
+def test_a_warm_up_request_without_blocks_lies_in_block_zero() -> None:
+    inputs = describe_step(Batch((_chunk("warm", [0] * 9, 8, 1, []),)), block_size=4)
+    assert inputs.slots.tolist() == [0]
+    assert inputs.block_tables.tolist() == [[0, 0, 0]]
+
+
+def test_a_full_decode_step_travels_in_a_few_kilobytes() -> None:
+    chunks = tuple(_chunk(str(n), [0] * 2048, 2047, 1, list(range(128))) for n in range(32))
+    pickled = pickle.dumps(describe_step(Batch(chunks), 16), protocol=5)
+    assert len(pickled) < 20_000
+    read: StepInputs = pickle.loads(pickled)
+    assert read.seq_lens == (2048,) * 32
