@@ -93,6 +93,16 @@ def group_weights(
     return tuple(WeightGroup(*key, *total) for key, total in sorted(sums.items()))
 
 
+def list_plain_tensors(blueprint: Blueprint, dtype: str) -> Iterator[StoredTensor]:
+    """The tensors of a safetensors checkpoint that has all in one dtype ("BF16"), and no biases
+    that it may go without."""
+    num_bytes = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}[dtype]
+    for wanted in _expect(blueprint):
+        if not wanted.is_optional:
+            size = num_bytes * math.prod(wanted.shape)
+            yield StoredTensor(wanted.name, wanted.shape, dtype, size)
+
+
 def has_head(stored: Iterable[StoredTensor], file_format: Format) -> bool:
     """Say whether a checkpoint holds an output head of its own."""
     name = _HEADS[file_format]

@@ -15,8 +15,7 @@ from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelError
 from forebay_budget.locate import is_gguf
 from forebay_runtime.loading.cut import ALL, Cut
-from forebay_runtime.loading.folder import FolderCheckpoint
-from forebay_runtime.loading.gguf_file import GgufCheckpoint
+from forebay_runtime.loading.random_weights import RandomCheckpoint, has_random_weights
 
 
 class Checkpoint(Protocol):
@@ -44,9 +43,18 @@ class Checkpoint(Protocol):
 
 
 def open_checkpoint(path: Path, blueprint: Blueprint) -> Checkpoint:
-    """Open what locate_model found: a GGUF file or a folder of safetensors."""
+    """Open what locate_model found: a GGUF file or a folder of safetensors, or one of neither.
+
+    A format is imported where it is met: benchmarks of random weights run without its library.
+    """
+    if has_random_weights(path):
+        return RandomCheckpoint(path)
     if is_gguf(path):
+        from forebay_runtime.loading.gguf_file import GgufCheckpoint
+
         return GgufCheckpoint(path, blueprint)
+    from forebay_runtime.loading.folder import FolderCheckpoint
+
     return FolderCheckpoint(path)
 
 
