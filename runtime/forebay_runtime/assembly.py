@@ -27,7 +27,7 @@ from forebay_runtime.capacity import (
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.engine import Engine, Warmth
+from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.host_memory import check_room, memory_limit
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
@@ -82,7 +82,8 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     )
     run_every_shape = partial(_run_every_shape, runner, sampler, planned)
     sizes = described.inspection.config
-    return Engine(scheduler, runner, sampler, run_every_shape, sizes.vocab_size, sizes.hidden_size)
+    widths = Widths(sizes.vocab_size, sizes.hidden_size)
+    return Engine(scheduler, runner, sampler, run_every_shape, widths)
 
 
 def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> Warmth:

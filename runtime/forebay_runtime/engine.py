@@ -6,14 +6,16 @@ knows no text and no HTTP, and imports no torch itself: what needs it is handed 
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from forebay_runtime.request import Load, Output, Request
 from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.step_result import Sampled, StepResult
+from forebay_runtime.step_result import Drawn, Known, Sampled, StepResult
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ class EngineLike(Protocol):
         """
 
     def step(self) -> list[Output]:
-        """Run the model once over whatever the scheduler picked."""
+        """Run the model once over whatever the scheduler picked.
+
+        What it gave may come out a step later; something moves or ends with each call.
+        """
 
     @property
     def has_work(self) -> bool:
@@ -98,19 +103,42 @@ class Runner(Protocol):
     def num_cold(self) -> int:
         """What ran for the first time after warm-up."""
 
-    def run(self, batch: Batch) -> StepResult:
-        """Compute the batch's tokens; logits in the order of batch.sampled."""
+    def run(self, batch: Batch, carried: Any = None) -> StepResult:
+        """Compute the batch's tokens; logits in the order of batch.sampled.
+
+        carried: [R] int64 on the device, what the step before sampled, where its ids are pending.
+        """
 
 
 class Sampler(Protocol):
     """Picks tokens, and reads scores and embeddings, from what the runner gave."""
 
-    def sample(self, result: StepResult, batch: Batch) -> Sampled:
+    def sample(self, result: StepResult, batch: Batch) -> Drawn:
         """One token for each of batch.sampled, and what else its requests asked for."""
 
 
+@dataclass(frozen=True)
+class Flight:
+    """A step that was launched: its work, what will come of it, and what the launch took."""
+
+    batch: Batch
+    drawn: Drawn
+    launch_seconds: float
+
+
+_NOTHING_LAUNCHED = Flight(Batch(()), Known(Sampled(), None), 0.0)
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How many tokens the model knows, and how many numbers an embedding has."""
+
+    vocab_size: int
+    embedding_size: int
+
+
 class Engine:
-    """A scheduler, a runner and a sampler, in turn."""
+    """A scheduler, a runner and a sampler, in turn; or each step launched before the last ends."""
 
     def __init__(
         self,
@@ -118,19 +146,25 @@ class Engine:
         runner: Runner,
         sampler: Sampler,
         run_every_shape: Callable[[], Warmth],
-        vocab_size: int,
-        embedding_size: int,
+        widths: Widths,
+        *,
+        is_async: bool = False,
     ) -> None:
-        """Put the parts together, cold; run_every_shape warms runner and sampler."""
+        """Put the parts together, cold; run_every_shape warms runner and sampler.
+
+        is_async: launch each step before the one before it is settled.
+        """
         self.scheduler = scheduler
         self.runner = runner
         self.sampler = sampler
-        self.vocab_size = vocab_size
-        self.embedding_size = embedding_size
+        self.vocab_size = widths.vocab_size
+        self.embedding_size = widths.embedding_size
         self.max_model_len = scheduler.limits.max_model_len
         self.eos_token_ids = scheduler.eos_token_ids
         self._run_every_shape = run_every_shape
         self._warmth = Warmth()
+        self._most_flying = 1 if is_async else 0
+        self._flights: deque[Flight] = deque()
 
     def warm_up(self) -> None:
         """Run every shape that serving can meet; num_cold counts from here.
@@ -169,18 +203,34 @@ class Engine:
         self.scheduler.abort(request_id)
 
     def step(self) -> list[Output]:
-        """Run the model once over whatever the scheduler picked."""
+        """Launch what the scheduler picked, and settle the step before it; or it, if not async."""
         batch = self.scheduler.schedule()
-        if not batch.chunks:
-            return self.scheduler.settle(batch, Sampled())
-        result = self.runner.run(batch)
-        sampled = self.sampler.sample(result, batch)
-        return self.scheduler.settle(batch, sampled)
+        if batch.chunks:
+            self._flights.append(self._launch(batch))
+        may_stay = self._most_flying if batch.chunks else 0
+        landing = self._flights.popleft() if len(self._flights) > may_stay else _NOTHING_LAUNCHED
+        return self._settle(landing)
+
+    def _launch(self, batch: Batch) -> Flight:
+        """Hand a batch to the device; on a CPU that computes it."""
+        start = time.perf_counter()
+        carried = self._flights[-1].drawn.token_ids if self._flights else None
+        drawn = self.sampler.sample(self.runner.run(batch, carried), batch)
+        return Flight(batch, drawn, time.perf_counter() - start)
+
+    def _settle(self, landing: Flight) -> list[Output]:
+        """Wait for a step and record what it gave."""
+        start = time.perf_counter()
+        sampled = landing.drawn.wait()
+        # Without a step in flight this is what it took; with one, the launch stands for the part
+        # of it during which the host was busy with other things.
+        seconds = landing.launch_seconds + time.perf_counter() - start
+        return self.scheduler.settle(landing.batch, sampled, seconds)
 
     @property
     def has_work(self) -> bool:
         """Is there anything that a step would move or report?"""
-        return self.scheduler.has_work
+        return self.scheduler.has_work or bool(self._flights)
 
     def load_now(self) -> Load:
         """How busy the engine is."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 from forebay_runtime.scheduling.prefix import Prefix
@@ -108,8 +109,9 @@ Pooling = Literal["mean", "last"]
 class Request:
     """One sequence and its state.
 
-    0 <= num_computed_tokens <= num_tokens holds always; blocks hold the keys and values of the
-    tokens [0, num_computed_tokens). The last token sampled is never computed yet.
+    Blocks hold the keys and values of the tokens [0, num_computed_tokens); a step in flight may
+    compute num_flying_tokens after these, and sample one whose id is pending:
+    0 <= num_computed_tokens + num_flying_tokens <= num_tokens + num_pending_tokens holds always.
     """
 
     request_id: str
@@ -124,6 +126,12 @@ class Request:
     """Set for an embedding: nothing is sampled, the last hidden states are pooled."""
     output_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
+    num_flying_tokens: int = 0
+    """Tokens that steps in flight compute; 0 again if a preemption threw these away."""
+    num_pending_tokens: int = 0
+    """Tokens that steps in flight sample: they count, and the host does not know their ids yet."""
+    pending_row: int | None = None
+    """Where among the samples of the step in flight its pending token is."""
     block_ids: list[int] = field(default_factory=list)
     """The block table; its first num_unheld_blocks fell out of the window and are not held."""
     num_unheld_blocks: int = 0
@@ -153,6 +161,21 @@ class Request:
         """Does it want tokens, or only what its prompt gives?"""
         return self.pooling is None and self.sampling.max_tokens > 0
 
+    @cached_property
+    def needs_known_tokens(self) -> bool:
+        """Do its next token's scores hang on tokens that the host must have seen?
+
+        Penalties count them, constraints walk over them, bad words of several tokens end with them.
+        """
+        sampling = self.sampling
+        return (
+            self.constraint is not None
+            or any(len(word) > 1 for word in sampling.bad_words)
+            or sampling.repetition_penalty != 1
+            or sampling.presence_penalty != 0
+            or sampling.frequency_penalty != 0
+        )
+
     @property
     def takes_prefix_hits(self) -> bool:
         """May its prompt come from the cache? Not while all of it is to be scored or pooled."""
@@ -175,9 +198,24 @@ class Request:
         return len(self.prompt_token_ids) + len(self.output_token_ids)
 
     @property
+    def num_launched_tokens(self) -> int:
+        """Tokens that are computed, or will be by the steps in flight."""
+        return self.num_computed_tokens + self.num_flying_tokens
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """Tokens of the answer before the one that is being sampled, which is pending itself."""
+        return len(self.output_token_ids) + max(0, self.num_pending_tokens - 1)
+
+    @property
+    def num_coming_tokens(self) -> int:
+        """Tokens known and pending."""
+        return self.num_tokens + self.num_pending_tokens
+
+    @property
     def num_missing_tokens(self) -> int:
-        """Known tokens that are not computed."""
-        return self.num_tokens - self.num_computed_tokens
+        """Tokens, pending ones too, that neither are computed nor fly."""
+        return self.num_coming_tokens - self.num_launched_tokens
 
     def token_ids(self, start: int, end: int) -> list[int]:
         """The known tokens [start, end), counted from the prompt's first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from forebay_runtime.request import TokenLogprobs
 
@@ -60,3 +60,26 @@ class Sampled:
     prompt_logprobs: Mapping[str, tuple[TokenLogprobs, ...]] = field(default_factory=dict)
     embeddings: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
+
+
+class Drawn(Protocol):
+    """A step's samples, perhaps before the host can see them."""
+
+    @property
+    def token_ids(self) -> Any:
+        """[R] int64 on the device, in the order of batch.sampled; any token where errors has it."""
+
+    def wait(self) -> Sampled:
+        """What the step gave its requests; waits until the device has come so far."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Samples that the host sees at once; implements Drawn."""
+
+    sampled: Sampled
+    token_ids: Any
+
+    def wait(self) -> Sampled:
+        """What the step gave its requests."""
+        return self.sampled

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -148,7 +147,7 @@ def _prefill_batch(limits: Limits, num_tokens: int) -> Batch:
     chunks: list[Chunk] = []
     while num_tokens > 0:
         length = min(num_tokens, limits.max_model_len)
-        chunks.append(replace(_chunk(len(chunks), 0, length), catches_up=False))
+        chunks.append(_chunk(len(chunks), 0, length)._replace(catches_up=False))
         num_tokens -= length
     return Batch(tuple(chunks))
 

@@ -7,10 +7,10 @@ wrong request or let go too early changes an answer.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from forebay_runtime.request import Request
-from forebay_runtime.scheduling.batch import Batch
+from forebay_runtime.scheduling.batch import Batch, Chunk
 from forebay_runtime.step_result import Sampled, StepResult
 
 NUM_TOKENS = 97
@@ -47,42 +47,93 @@ def _choose(value: int, draw: int) -> int:
     return (value + draw) % NUM_TOKENS
 
 
-class FakeRunner:
-    """Computes batches over a cache of numbers; its logits are what the last slots hold."""
+class Later:
+    """Numbers of a step, computed when they are asked for, after all steps before it."""
 
-    def __init__(self, block_size: int, window: int | None = None) -> None:
+    def __init__(self, compute: Callable[[], list[int]], before: "Later | None" = None) -> None:
+        self._compute: Callable[[], list[int]] | None = compute
+        self._before = before
+
+    def get(self) -> list[int]:
+        if self._compute is not None:
+            if self._before is not None:
+                self._before.get()
+            self._value, self._compute, self._before = self._compute(), None, None
+        return self._value
+
+
+@dataclass(frozen=True)
+class Work:
+    """A chunk as the device was told of it; what the host changes later is not seen."""
+
+    start: int
+    token_ids: list[int]
+    slots: list[int]
+    carried_row: int | None
+    is_sampled: bool
+
+
+class FakeRunner:
+    """Computes batches over a cache of numbers; its logits are what the last slots hold.
+
+    is_late: as late as possible, when the host waits for it.
+    """
+
+    def __init__(self, block_size: int, window: int | None = None, is_late: bool = False) -> None:
         self.num_cold = 0
         self.batches: list[Batch] = []
         self._block_size = block_size
         self._window = window
+        self._is_late = is_late
         self._slots: dict[int, int] = {}
+        self._last: Later | None = None
 
-    def run(self, batch: Batch) -> StepResult:
+    def run(self, batch: Batch, carried: Later | None = None) -> StepResult:
         self.batches.append(batch)
-        for chunk in batch.chunks:
-            token_ids = chunk.request.token_ids(chunk.start, chunk.end)
-            slots = self._find_slots(chunk.request, chunk.end)
-            for position, token_id in enumerate(token_ids, chunk.start):
+        works = [self._describe(chunk) for chunk in batch.chunks]
+        self._last = Later(lambda: self._compute(works, carried), self._last)
+        if not self._is_late:
+            self._last.get()
+        return StepResult(self._last)
+
+    def _describe(self, chunk: Chunk) -> Work:
+        token_ids = chunk.request.token_ids(chunk.start, chunk.end)
+        assert len(token_ids) + (chunk.carried_row is not None) == chunk.num_tokens
+        slots = self._find_slots(chunk.request.block_ids, chunk.end)
+        return Work(chunk.start, token_ids, slots, chunk.carried_row, chunk.catches_up)
+
+    def _compute(self, works: list[Work], carried: Later | None) -> list[int]:
+        for work in works:
+            token_ids = list(work.token_ids)
+            if work.carried_row is not None:
+                assert carried is not None
+                token_ids.append(carried.get()[work.carried_row])
+            for position, token_id in enumerate(token_ids, work.start):
                 first = 0 if self._window is None else max(0, position - self._window + 1)
-                seen = [self._slots[slot] for slot in slots[first:position]]
-                self._slots[slots[position]] = _value(token_id, seen)
-        return StepResult([self._last_value(request) for request in batch.sampled])
+                seen = [self._slots[slot] for slot in work.slots[first:position]]
+                self._slots[work.slots[position]] = _value(token_id, seen)
+        return [self._slots[work.slots[-1]] for work in works if work.is_sampled]
 
-    def _last_value(self, request: Request) -> int:
-        return self._slots[self._find_slots(request, request.num_tokens)[-1]]
-
-    def _find_slots(self, request: Request, num_tokens: int) -> list[int]:
-        size, block_ids = self._block_size, request.block_ids
+    def _find_slots(self, block_ids: list[int], num_tokens: int) -> list[int]:
+        size = self._block_size
         return [block_ids[place // size] * size + place % size for place in range(num_tokens)]
+
+
+@dataclass(frozen=True)
+class FakeDrawn:
+    """Tokens that are known when somebody looks."""
+
+    token_ids: Later
+
+    def wait(self) -> Sampled:
+        return Sampled(tuple(self.token_ids.get()))
 
 
 class FakeSampler:
     """Takes the token that the last slot says, or moves on from it by chance."""
 
-    def sample(self, result: StepResult, batch: Batch) -> Sampled:
-        return Sampled(
-            tuple(
-                _choose(value, 0 if request.sampling.is_greedy else request.draw())
-                for value, request in zip(result.logits, batch.sampled, strict=True)
-            )
-        )
+    def sample(self, result: StepResult, batch: Batch) -> FakeDrawn:
+        for request in batch.sampled:
+            assert not request.needs_known_tokens or request.num_pending_tokens == 1
+        draws = [0 if r.sampling.is_greedy else r.draw() for r in batch.sampled]
+        return FakeDrawn(Later(lambda: list(map(_choose, result.logits.get(), draws))))

@@ -93,7 +93,7 @@ class _BanEnd:
         self._token_ids = token_ids
 
     def __call__(self, scores: Tensor, request: Request) -> None:
-        if len(request.output_token_ids) >= request.sampling.min_tokens:
+        if request.num_sampled_tokens >= request.sampling.min_tokens:
             return
         # What is structurally complete can only end, however short it is.
         if request.constraint is None or not request.constraint.is_complete:

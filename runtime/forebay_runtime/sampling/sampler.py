@@ -20,7 +20,7 @@ from forebay_runtime.sampling.edits import Edit, build_edits, explain_nothing_le
 from forebay_runtime.sampling.pooling import Pooler
 from forebay_runtime.sampling.scores import score_prompt, score_tokens
 from forebay_runtime.scheduling.batch import Batch
-from forebay_runtime.step_result import Sampled, StepResult
+from forebay_runtime.step_result import Known, Sampled, StepResult
 
 _NOT_FINITE = (
     "The model computed NaN or infinite scores for this request, so no token can be told from "
@@ -45,7 +45,7 @@ class Sampler:
         self._edits: WeakKeyDictionary[Request, tuple[Edit, ...]] = WeakKeyDictionary()
         self._pooler = Pooler()
 
-    def sample(self, result: StepResult, batch: Batch) -> Sampled:
+    def sample(self, result: StepResult, batch: Batch) -> Known:
         """A token for each of batch.sampled, and what else their requests asked for."""
         requests = batch.sampled
         errors: dict[str, str] = {}
@@ -54,7 +54,10 @@ class Sampler:
             errors |= dict.fromkeys(result.find_broken(), _NOT_FINITE)
             logprobs = self._score(result.logits, requests, token_ids, errors)
             prompt_logprobs, embeddings = self._read_prompts(result, batch, errors)
-        return Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)
+        sampled = Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)
+        return Known(
+            sampled, torch.tensor(token_ids, dtype=torch.int64, device=result.logits.device)
+        )
 
     def _choose(
         self, logits: Tensor, requests: Sequence[Request], errors: dict[str, str]

@@ -59,7 +59,7 @@ class Admission:
         num_long = sum(
             r.num_tokens - (r.num_cached_tokens or 0) > most
             for r in self._running
-            if r.num_computed_tokens < len(r.prompt_token_ids)
+            if r.num_launched_tokens < len(r.prompt_token_ids)
         )
         return num_long >= self._rules.max_long_prompts
 
@@ -103,6 +103,6 @@ class Admission:
     def _num_blocks_at_once(self, request: Request, num_unseen: int) -> int:
         """Blocks for all tokens known and, unless that one is never computed, the next."""
         num_most = len(request.prompt_token_ids) + max(1, request.sampling.max_tokens) - 1
-        num_tokens = min(request.num_tokens + 1, num_most, self._limits.max_model_len)
+        num_tokens = min(request.num_coming_tokens + 1, num_most, self._limits.max_model_len)
         num_step_tokens = self._limits.max_num_batched_tokens
         return self._allocator.num_blocks_at_once(num_tokens, num_step_tokens, num_unseen)

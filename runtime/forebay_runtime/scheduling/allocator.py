@@ -99,9 +99,10 @@ class Allocator:
     def grow(self, request: Request, num_tokens: int) -> int:
         """Give a request blocks for as many of its next num_tokens as fit; returns how many."""
         num_slots = (len(request.block_ids) + self.pool.num_free_blocks) * self.pool.block_size
-        num_fitting = min(num_tokens, num_slots - request.num_computed_tokens)
+        num_launched = request.num_launched_tokens
+        num_fitting = min(num_tokens, num_slots - num_launched)
         if num_fitting > 0:
-            num_blocks = self.pool.num_blocks_for(request.num_computed_tokens + num_fitting)
+            num_blocks = self.pool.num_blocks_for(num_launched + num_fitting)
             request.block_ids += self.pool.allocate(max(0, num_blocks - len(request.block_ids)))
         return num_fitting
 
@@ -127,7 +128,7 @@ class Allocator:
                 del self._coming[prefix]
         request.block_ids.clear()
         request.num_unheld_blocks = 0
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = request.num_flying_tokens = 0
 
     def num_blocks_at_once(self, num_tokens: int, num_step_tokens: int, num_unseen: int) -> int:
         """The most blocks that a request holds on its way to num_tokens, num_step_tokens a step.
@@ -162,9 +163,10 @@ class Allocator:
 
     def _check_request(self, request: Request) -> None:
         name, size = f"request {request.request_id}", self.pool.block_size
-        num_computed = request.num_computed_tokens
-        if not 0 <= num_computed <= min(request.num_tokens, len(request.block_ids) * size):
-            raise IntegrityError(f"{name} has {num_computed} tokens computed, too many")
+        num_computed, num_launched = request.num_computed_tokens, request.num_launched_tokens
+        num_slots = len(request.block_ids) * size
+        if not 0 <= num_computed <= num_launched <= min(request.num_coming_tokens, num_slots):
+            raise IntegrityError(f"{name} has {num_launched} tokens computed or flying, too many")
         if self._num_blocks_unseen(num_computed) < request.num_unheld_blocks:
             raise IntegrityError(f"{name} let blocks go that its next token attends to")
         for index, block_id in enumerate(request.held_block_ids, request.num_unheld_blocks):

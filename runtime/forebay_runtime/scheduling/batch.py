@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from forebay_runtime.request import Request
 
@@ -20,23 +22,25 @@ class Limits:
     max_model_len: int
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The tokens [start, start + num_tokens) of one request, to be computed in one step.
 
     catches_up: they are its last and it wants more, so a token is sampled after them.
+    carried_row: where the last one's id is pending, its row among the samples of the step before.
     """
 
     request: Request
     start: int
     num_tokens: int
     catches_up: bool
+    carried_row: int | None = None
 
     @classmethod
     def of(cls, request: Request, start: int, num_tokens: int) -> Chunk:
         """A request's tokens from start on."""
-        is_last = start + num_tokens == request.num_tokens
-        return cls(request, start, num_tokens, is_last and request.samples)
+        is_last = start + num_tokens == request.num_coming_tokens
+        carried_row = request.pending_row if is_last and request.num_pending_tokens else None
+        return cls(request, start, num_tokens, is_last and request.samples, carried_row)
 
     @property
     def end(self) -> int:
@@ -46,16 +50,20 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's work: chunks of one token first and by length, so that decodes lie together."""
+    """One step's work: chunks of one token first and by length, so that decodes lie together.
+
+    num_tokens_allowed: as many as the step might have had.
+    """
 
     chunks: tuple[Chunk, ...]
+    num_tokens_allowed: int = 0
 
-    @property
+    @cached_property
     def num_tokens(self) -> int:
         """Tokens over all chunks."""
         return sum(chunk.num_tokens for chunk in self.chunks)
 
-    @property
+    @cached_property
     def sampled(self) -> tuple[Request, ...]:
         """The requests that get a token from this step, in the chunks' order."""
         return tuple(chunk.request for chunk in self.chunks if chunk.catches_up)
@@ -69,6 +77,8 @@ def share_tokens(missing: Sequence[int], num_tokens: int) -> list[int]:
     left by all is nobody's: the sum is min(num_tokens, sum(missing)).
     missing: at least 1 each; num_tokens: at least as many as there are requests.
     """
+    if sum(missing) <= num_tokens:
+        return list(missing)
     shares = [1] * len(missing)
     left = num_tokens - len(missing)
     for_urgent = left // 2

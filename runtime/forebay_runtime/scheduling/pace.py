@@ -47,9 +47,9 @@ class Pace:
         if self._most_seconds is None or self._seconds_per_work == 0:
             return most
         work = _AIMED_SHARE * self._most_seconds / self._seconds_per_work
-        work -= sum(_TOKEN_KEYS + request.num_computed_tokens for request in running)
+        work -= sum(_TOKEN_KEYS + request.num_launched_tokens for request in running)
         longest = max(
-            (r.num_computed_tokens for r in running if r.num_missing_tokens > 1), default=0
+            (r.num_launched_tokens for r in running if r.num_missing_tokens > 1), default=0
         )
         # n tokens after a context of c keys are n * (_TOKEN_KEYS + c + n) of work.
         half = (_TOKEN_KEYS + longest) / 2

@@ -1,8 +1,9 @@
 """Which tokens the next step computes, and what a step's tokens mean for their requests.
 
 There are no prefill and decode phases: every request catches up from num_computed_tokens to
-num_tokens, within a budget of tokens a step. The engine calls schedule and settle in turn; add and
-abort come between them. Imports no torch.
+num_tokens, within a budget of tokens a step. The engine calls schedule, and settle with what came
+of it, before the next schedule or after it: at most one step is in flight while the next is made.
+Add and abort come between any two calls. Imports no torch.
 
 Whoever must make room is the least urgent that runs, so the most urgent never stops. A request that
 finds no room is passed by others, but only so often: then all wait until it runs.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from forebay_runtime.request import Load, Output, Request
+from forebay_runtime.scheduling import flight
 from forebay_runtime.scheduling.admission import Admission, Rules
 from forebay_runtime.scheduling.allocator import Allocator, Hit
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits, share_tokens
@@ -55,8 +57,7 @@ class Scheduler:
         self.rules = rules
         self.pace = Pace(limits)
         self._clock = clock
-        self._step_started_at = 0.0
-        self._num_tokens_allowed = 0
+        self._scheduled_at = 0.0
         self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
         self._end_rules = EndRules(eos_token_ids, limits.max_model_len)
         self._requests: dict[str, Request] = {}
@@ -102,34 +103,47 @@ class Scheduler:
             self._ended.append(self._end(request, Ending("abort")))
 
     def schedule(self) -> Batch:
-        """Pick the next step's tokens: some for everyone who runs, newcomers included."""
-        self._step_started_at = self._clock()
+        """Pick the next step's tokens: some for everyone who runs and waits for none in flight."""
+        self._scheduled_at = self._clock()
         self._admit()
-        missing = [request.num_missing_tokens for request in self._running]
-        self._num_tokens_allowed = self.pace.num_tokens_for(self.running)
+        ready = self._find_ready()
+        num_allowed = self.pace.num_tokens_for([self._running[place] for place in ready])
         chunks: list[Chunk] = []
-        for num_tokens in share_tokens(missing, self._num_tokens_allowed):
+        shares = share_tokens(list(ready.values()), num_allowed)
+        for place, num_tokens in zip(ready, shares, strict=True):
             # Those behind may have been preempted meanwhile, those before never.
-            if len(chunks) == len(self._running):
+            if place >= len(self._running):
                 break
-            request = self._running[len(chunks)]
+            request = self._running[place]
             num_fitting = self._make_room(request, num_tokens)
             if num_fitting:
-                chunks.append(Chunk.of(request, request.num_computed_tokens, num_fitting))
-        return Batch(tuple(sorted(chunks, key=lambda chunk: (chunk.num_tokens > 1, chunk.end))))
+                chunks.append(Chunk.of(request, request.num_launched_tokens, num_fitting))
+        chunks.sort(key=_place_in_batch)
+        flight.launch(chunks)
+        return Batch(tuple(chunks), num_allowed)
 
-    def settle(self, batch: Batch, sampled: Sampled) -> list[Output]:
-        """Record what a step computed; the outputs of those that got something or ended."""
+    def _find_ready(self) -> dict[int, int]:
+        """The places of those that run and need not wait, and how many tokens each misses."""
+        most = self.limits.max_model_len
+        missing = (flight.num_ready_tokens(request, most) for request in self._running)
+        return {place: number for place, number in enumerate(missing) if number}
+
+    def settle(self, batch: Batch, sampled: Sampled, seconds: float = 0.0) -> list[Output]:
+        """Record what a step computed; the outputs of those that got something or ended.
+
+        seconds: what the step took by itself.
+        """
         outputs, self._ended = self._ended, []
         self._num_step_tokens = batch.num_tokens
-        seconds = self._clock() - self._step_started_at
-        self.pace.note_step(batch.chunks, self._num_tokens_allowed, seconds)
+        self.pace.note_step(batch.chunks, batch.num_tokens_allowed, seconds)
         token_ids = iter(sampled.token_ids)
         for chunk in batch.chunks:
             token_id = next(token_ids) if chunk.catches_up else None
-            output = self._advance(chunk, token_id, sampled)
-            if output is not None:
-                outputs.append(output)
+            # What is left of a request that ended while its step flew is thrown away.
+            if self._requests.get(chunk.request.request_id) is chunk.request:
+                output = self._advance(chunk, token_id, sampled)
+                if output is not None:
+                    outputs.append(output)
         return outputs
 
     def load_now(self) -> Load:
@@ -158,7 +172,7 @@ class Scheduler:
         """
         self._allocator.check_integrity(self._running)
         for request in self._waiting:
-            if request.block_ids or request.num_unheld_blocks or request.num_computed_tokens:
+            if request.block_ids or request.num_unheld_blocks or request.num_launched_tokens:
                 raise IntegrityError(f"request {request.request_id} waits and holds blocks")
         if len(self._running) + len(self._waiting) != len(self._requests):
             raise IntegrityError("a request is lost, or in two lines")
@@ -166,7 +180,8 @@ class Scheduler:
     def _admit(self) -> None:
         """Start those who wait and find room, the most urgent first."""
         without_room: list[Request] = []
-        for request in tuple(self._waiting):
+        stopped: list[Request] = []
+        for request in self._waiting.in_turn():
             if not self._admission.has_seat_for(request) or not _may_be_passed(without_room):
                 break
             if not self._admission.could_hold(request):
@@ -178,21 +193,24 @@ class Scheduler:
             if self._admission.waits_for_prefix(request, hit):
                 continue
             leaving = self._admission.choose_leaving(request, hit)
-            if leaving is not None:
-                for other in leaving:
-                    self._preempt(other)
-                self._start(request, hit)
-                for other in without_room:
-                    other.num_times_passed += 1
+            if leaving is None:
+                without_room.append(request)
                 continue
-            without_room.append(request)
+            for other in leaving:
+                self._stop(other)
+            stopped += leaving
+            self._start(request, hit)
+            for other in without_room:
+                other.num_times_passed += 1
+        for request in stopped:
+            self._waiting.add(request)
 
     def _start(self, request: Request, hit: Hit) -> None:
         self._waiting.remove(request)
         self._allocator.begin(request, hit)
         self._running.add(request)
         if request.scheduled_at is None:
-            request.scheduled_at = self._step_started_at
+            request.scheduled_at = self._scheduled_at
             request.num_cached_tokens = request.num_computed_tokens
             if self.rules.has_prefix_cache and request.takes_prefix_hits:
                 self._num_prefix_queries += request.num_tokens
@@ -204,6 +222,9 @@ class Scheduler:
             num_fitting = self._allocator.grow(request, num_tokens)
             if num_fitting > 0:
                 return num_fitting
+            if request.num_flying_tokens:
+                # What flies may end it or give blocks back: nobody stops for it before.
+                return 0
             if len(self._running) == 1:
                 self._end_outgrown(request)
                 return 0
@@ -214,9 +235,12 @@ class Scheduler:
 
     def _preempt(self, request: Request) -> None:
         """Let a running request wait again; its tokens stay, and will be computed once more."""
+        self._stop(request)
+        self._waiting.add(request)
+
+    def _stop(self, request: Request) -> None:
         self._running.remove(request)
         self._allocator.release(request)
-        self._waiting.add(request)
         self._num_preemptions += 1
 
     def _end_outgrown(self, request: Request) -> None:
@@ -232,11 +256,13 @@ class Scheduler:
         """Move a request by its chunk; None while its prompt is not computed to the end."""
         request = chunk.request
         name = request.request_id
+        is_kept = flight.land(chunk)
         error = sampled.errors.get(name) or error_of(request)
         if error is not None:
             # Its blocks are not published: they may hold what made it fail.
             return self._end(request, Ending("error", error))
-        self._allocator.note_computed(request, chunk.end)
+        if is_kept:
+            self._allocator.note_computed(request, chunk.end)
         add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
         if token_id is not None:
             ending = take_token(request, token_id, self._end_rules)
@@ -260,6 +286,10 @@ class Scheduler:
             self._allocator.release(request)
         else:
             self._waiting.remove(request)
+
+
+def _place_in_batch(chunk: Chunk) -> tuple[bool, int]:
+    return chunk.num_tokens > 1, chunk.start + chunk.num_tokens
 
 
 def _may_be_passed(without_room: Sequence[Request]) -> bool:

@@ -35,6 +35,14 @@ class OrderedRequests:
     def __iter__(self) -> Iterator[Request]:
         return iter(self._requests)
 
+    def in_turn(self) -> Iterator[Request]:
+        """The most urgent first; the one that was given may leave meanwhile, and nobody else."""
+        place = 0
+        while place < len(self._requests):
+            request = self._requests[place]
+            yield request
+            place += self._requests[place : place + 1] == [request]
+
     def __getitem__(self, index: int) -> Request:
         return self._requests[index]
 

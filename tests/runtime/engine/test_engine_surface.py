@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
-from forebay_runtime.engine import Engine, EngineLike, Warmth
+from forebay_runtime.engine import Engine, EngineLike, Warmth, Widths
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
@@ -16,9 +16,7 @@ from scheduler_play import told
 
 def build_engine(warmth: Warmth = Warmth()) -> Engine:  # noqa: B008
     scheduler = Scheduler(BlockPool(50, 4), Limits(4, 16, 32), frozenset({96}))
-    return Engine(
-        scheduler, FakeRunner(4), FakeSampler(), lambda: warmth, vocab_size=97, embedding_size=8
-    )
+    return Engine(scheduler, FakeRunner(4), FakeSampler(), lambda: warmth, Widths(97, 8))
 
 
 def request(prompt: list[int], name: str = "a") -> Request:

@@ -22,7 +22,7 @@ def requests(number: int, **sampling: object) -> list[Request]:
 
 def sample(logits: torch.Tensor, asked: list[Request]) -> list[int]:
     batch = Batch(tuple(Chunk.of(request, 0, 1) for request in asked))
-    return list(Sampler().sample(StepResult(logits), batch).token_ids)
+    return list(Sampler().sample(StepResult(logits), batch).wait().token_ids)
 
 
 def draw(number: int, **sampling: object) -> Counter[int]:
@@ -132,4 +132,4 @@ def test_a_nucleus_wider_than_the_first_candidates_is_drawn_whole() -> None:
 
 
 def test_no_request_to_sample_gives_no_token() -> None:
-    assert Sampler().sample(StepResult(torch.empty(0, 5)), Batch(())) == Sampled()
+    assert Sampler().sample(StepResult(torch.empty(0, 5)), Batch(())).wait() == Sampled()

@@ -46,7 +46,7 @@ def sample(*requests: Request, logits: torch.Tensor | None = None) -> Sampled:
     if logits is None:
         logits = LOGITS.expand(len(requests), -1)
     batch = Batch(tuple(Chunk.of(each, 0, each.num_tokens) for each in requests))
-    return Sampler(END).sample(StepResult(logits), batch)
+    return Sampler(END).sample(StepResult(logits), batch).wait()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_counts_that_grow_say_what_counting_anew_says(seed: int) -> None:
     for step in range(120):
         logits = torch.randn(200, generator=torch.Generator().manual_seed(1000 * seed + step))
         batch = Batch((Chunk.of(asked, 0, asked.num_tokens),))
-        [token_id] = sampler.sample(StepResult(logits[None]), batch).token_ids
+        [token_id] = sampler.sample(StepResult(logits[None]), batch).wait().token_ids
         assert token_id == int(penalised(logits, prompt, asked.output_token_ids).argmax())
         asked.output_token_ids.append(token_id)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from fake_runner import FakeRunner, FakeSampler
-from forebay_runtime.engine import Engine, Warmth
+from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Limits
@@ -25,9 +25,7 @@ BLOCK_SIZE = 16
 def test_under_a_mixed_load_nine_of_ten_held_slots_hold_tokens(rules: Rules) -> None:
     chance = random.Random(0)
     scheduler = Scheduler(BlockPool(200, BLOCK_SIZE), Limits(8, 128, 1_024), frozenset(), rules)
-    engine = Engine(
-        scheduler, FakeRunner(BLOCK_SIZE), FakeSampler(), Warmth, vocab_size=97, embedding_size=8
-    )
+    engine = Engine(scheduler, FakeRunner(BLOCK_SIZE), FakeSampler(), Warmth, Widths(97, 8))
     num_slots = num_filled = 0
     for index in range(60):
         num_tokens = int(chance.lognormvariate(5, 0.8)) % 900 + 1
@@ -46,9 +44,7 @@ def test_under_a_mixed_load_nine_of_ten_held_slots_hold_tokens(rules: Rules) -> 
 
 def test_the_load_tells_what_the_cache_holds_in_vain() -> None:
     scheduler = Scheduler(BlockPool(10, BLOCK_SIZE), Limits(4, 64, 128), frozenset())
-    engine = Engine(
-        scheduler, FakeRunner(BLOCK_SIZE), FakeSampler(), Warmth, vocab_size=97, embedding_size=8
-    )
+    engine = Engine(scheduler, FakeRunner(BLOCK_SIZE), FakeSampler(), Warmth, Widths(97, 8))
     assert engine.load_now().kv_fragmentation == 0.0
     engine.add(Request("a", [1] * 20, SamplingParams(5, temperature=0)))
     engine.step()

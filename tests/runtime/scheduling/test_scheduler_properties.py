@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
-from forebay_runtime.engine import Engine, Warmth
+from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.request import Output, Request, SamplingParams
 from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Batch, Limits
@@ -37,6 +37,8 @@ class Arrival:
     priority: int = 0
     num_prompt_logprobs: int | None = None
     seed: int | None = None
+    stop_token_ids: frozenset[int] = frozenset()
+    needs_known: bool = False
 
     def request(self, index: int) -> Request:
         """Itself, as the index-th of a play."""
@@ -47,6 +49,8 @@ class Arrival:
             temperature=0 if self.seed is None else 1,
             seed=self.seed,
             num_prompt_logprobs=self.num_prompt_logprobs,
+            stop_token_ids=self.stop_token_ids,
+            presence_penalty=0.5 if self.needs_known else 0,
         )
         return Request(
             str(index),
@@ -75,13 +79,16 @@ class World:
     block_size: int
     limits: Limits
     rules: Rules = field(default_factory=Rules)
+    is_async: bool = False
+    is_late: bool = False
 
-    def outgrows(self, arrival: Arrival) -> bool:
-        """Can the whole pool at some time not hold what the next token attends to?"""
+    def outgrows(self, arrival: Arrival, num_tokens: int) -> bool:
+        """Can the whole pool, within so many tokens, not hold what the next token attends to?"""
         size, window = self.block_size, self.rules.window or MAX_MODEL_LEN
+        most = min(max(num_tokens, arrival.num_prompt_tokens), arrival.num_tokens_to_compute)
         return any(
-            -(-num_tokens // size) - max(0, num_tokens - window) // size > self.num_blocks
-            for num_tokens in range(1, arrival.num_tokens_to_compute + 1)
+            -(-number // size) - max(0, number - window) // size > self.num_blocks
+            for number in range(1, most + 1)
         )
 
 
@@ -98,6 +105,8 @@ arrivals = st.lists(
         priority=st.integers(0, 2),
         num_prompt_logprobs=st.sampled_from([None, None, None, 0]),
         seed=st.sampled_from([None, None, 1]),
+        stop_token_ids=st.just(frozenset()) | st.frozensets(st.integers(0, 96), max_size=12),
+        needs_known=st.sampled_from([False, False, False, True]),
     ),
     max_size=12,
 )
@@ -119,6 +128,8 @@ worlds = st.builds(
         max_long_prompts=st.integers(1, 2),
         window=st.none() | st.integers(2, 20),
     ),
+    is_async=st.booleans(),
+    is_late=st.booleans(),
 )
 
 
@@ -128,12 +139,18 @@ class Play:
     def __init__(self, world: World, arrivals: list[Arrival]) -> None:
         window = world.rules.window
         self.world = world
-        self.runner = FakeRunner(world.block_size, window)
+        self.runner = FakeRunner(world.block_size, window, world.is_late)
         pool = BlockPool(world.num_blocks, world.block_size)
         self.scheduler = Scheduler(pool, world.limits, frozenset(), world.rules)
         self.engine = Engine(
-            self.scheduler, self.runner, FakeSampler(), Warmth, vocab_size=97, embedding_size=8
+            self.scheduler,
+            self.runner,
+            FakeSampler(),
+            Warmth,
+            Widths(97, 8),
+            is_async=world.is_async,
         )
+        self.flying: set[str] = set()
         self.arrivals = dict(enumerate(arrivals))
         self.outputs: dict[str, list[Output]] = {str(index): [] for index in self.arrivals}
 
@@ -144,7 +161,8 @@ class Play:
             had_work, num_batches = self.engine.has_work, len(self.runner.batches)
             outputs = self.engine.step()
             batches = self.runner.batches[num_batches:]
-            assert bool(batches or outputs) == had_work, "a step moves something, or tells an end"
+            has_moved = bool(batches or outputs or self.flying)
+            assert has_moved == had_work, "a step launches, lands or tells something"
             for output in outputs:
                 self.outputs[output.request_id].append(output)
             self._check_step(batches)
@@ -161,12 +179,17 @@ class Play:
     def _check_step(self, batches: list[Batch]) -> None:
         self.scheduler.check_integrity()
         assert all(request.num_times_passed <= 16 for request in self.scheduler.waiting)
+        picked: set[str] = set()
         for batch in batches:
             assert batch.num_tokens <= self.scheduler.limits.max_num_batched_tokens
             assert len(batch.chunks) <= self.scheduler.limits.max_num_seqs
+            for chunk in batch.chunks:
+                arrival = self.arrivals[int(chunk.request.request_id)]
+                assert chunk.end <= arrival.num_tokens_to_compute, "nothing is computed past an end"
             picked = {chunk.request.request_id for chunk in batch.chunks}
             missed = {request.request_id for request in self.scheduler.running} - picked
-            assert not missed, "every running request gets at least a token every step"
+            assert missed <= self.flying, "everyone who runs gets a token, or has some in flight"
+        self.flying = picked if self.world.is_async else set()
 
     def check_answer(self, index: int) -> None:
         """The index-th request ended once, rightly, with the tokens it gets alone."""
@@ -180,12 +203,18 @@ class Play:
             prompt, arrival.num_output_tokens, self.world.rules.window, arrival.seed
         )
         assert token_ids == expected[: len(token_ids)]
+        assert not arrival.stop_token_ids & set(token_ids[:-1]), "nothing follows a stop token"
         if last.finish_reason == "length":
             assert len(token_ids) == len(expected)
+        if last.finish_reason == "stop":
+            assert token_ids[-1] in arrival.stop_token_ids
         if last.finish_reason == "abort":
             assert arrival.abort_at_step is not None
         else:
-            assert (last.finish_reason == "error") == self.world.outgrows(arrival)
+            is_error = last.finish_reason == "error"
+            # Who waits must have room for a token that nobody knows yet.
+            num_tokens = len(prompt) + len(token_ids) + (1 if is_error else -1)
+            assert is_error == self.world.outgrows(arrival, num_tokens)
         num_cached = outputs[0].num_cached_tokens or 0
         assert num_cached < len(prompt), "one token at least is computed"
         assert not (num_cached and arrival.num_prompt_logprobs is not None)
