@@ -7,9 +7,16 @@ FOREBAY_KERNELS=triton asks for it: slow, and exact enough to test with.
 from __future__ import annotations
 
 import os
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
+from importlib import import_module
+from typing import ParamSpec, TypeVar, cast
 
 import torch
+from torch import Tensor
+
+Inputs = ParamSpec("Inputs")
+Result = TypeVar("Result")
 
 INTERPRETED = "triton"
 """The value of FOREBAY_KERNELS that makes a CPU interpret the GPU's kernels."""
@@ -35,3 +42,28 @@ def uses_triton(device: torch.device) -> bool:
 def is_interpreted() -> bool:
     """Whether Triton interprets its kernels; it reads that when a kernel is defined."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def by_device(portable: Callable[Inputs, Result], module: str) -> Callable[Inputs, Result]:
+    """An operation that is gpu.MODULE's, by the same name, where its first tensor's device has it.
+
+    The module is imported when it is first needed: a host without a GPU has no Triton.
+    """
+    name = portable.__name__
+    kernel = cache(lambda: getattr(import_module(f"forebay_kernels.gpu.{module}"), name))
+
+    @wraps(portable)
+    def run(*args: Inputs.args, **kwargs: Inputs.kwargs) -> Result:
+        first = cast(Tensor, args[0])
+        if not uses_triton(first.device):
+            return portable(*args, **kwargs)
+        refuse_interpreted(first.dtype)
+        return cast(Result, kernel()(*args, **kwargs))
+
+    return run
+
+
+def refuse_interpreted(dtype: torch.dtype) -> None:
+    """Raises: ValueError for bfloat16, which Triton's interpreter computes wrong without a word."""
+    if dtype == torch.bfloat16 and is_interpreted():
+        raise ValueError("Triton's interpreter computes no bfloat16; use float32 or float16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from torch import Tensor
 KV_KINDS = ("plain", "fp8", "int8", "int4")
 
 _STORED_DTYPES = {"fp8": torch.float8_e4m3fn, "int8": torch.int8, "int4": torch.uint8}
+
+_ALIGNMENT = 16
+"""Numbers: at least as many bytes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class KvLayer:
 def new_kv_layers(
     num_layers: int, shape: Sequence[int], kind: str, dtype: torch.dtype, device: torch.device
 ) -> tuple[KvLayer, ...]:
-    """Layers of zeros, every page of them touched; keys of all layers lie together, values too.
+    """Layers of zeros, every page of them touched.
 
     shape: (P, B, K, D) of each. dtype: the model's.
     Raises: ValueError if the kind is none, or D is odd where two numbers share a byte.
@@ -64,11 +68,17 @@ def new_kv_layers(
             raise ValueError(f"int4 keeps two numbers a byte, and head_dim {head_dim} is odd")
         head_dim //= 2
 
-    def zeros(*size: int, of: torch.dtype) -> Tensor:
-        return torch.empty(num_layers, *size, dtype=of, device=device).zero_()
-
-    k, v = (zeros(*rows, head_dim, of=_STORED_DTYPES.get(kind, dtype)) for _ in range(2))
+    num_stored = math.prod(rows) * head_dim
+    stored_dtype = _STORED_DTYPES.get(kind, dtype)
+    k, v = (_aligned_zeros(num_layers, num_stored, stored_dtype, device) for _ in range(2))
+    k, v = (each.unflatten(1, (*rows, head_dim)) for each in (k, v))
     if kind in ("plain", "fp8"):
         return tuple(KvLayer(k[i], v[i], kind=kind) for i in range(num_layers))
-    k_scale, v_scale = (zeros(*rows, of=torch.float32) for _ in range(2))
-    return tuple(KvLayer(k[i], v[i], k_scale[i], v_scale[i], kind) for i in range(num_layers))
+    scale = torch.empty(2, num_layers, *rows, dtype=torch.float32, device=device).zero_()
+    return tuple(KvLayer(k[i], v[i], scale[0, i], scale[1, i], kind) for i in range(num_layers))
+
+
+def _aligned_zeros(num_rows: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Rows of zeros [num_rows, size], each of which begins where vectors of bytes may be read."""
+    padded = -(-size // _ALIGNMENT) * _ALIGNMENT
+    return torch.empty(num_rows, padded, dtype=dtype, device=device).zero_()[:, :size]

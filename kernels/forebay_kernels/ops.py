@@ -1,32 +1,34 @@
 """The one door to the kernels: models import operations from here and never ask which runs.
 
-All names stand for torch implementations so far; where a device gets a kernel of its own, the
-choice is made in this file.
+What has a kernel of its own for some devices is chosen by the tensors at hand; the rest is torch.
 """
 
 import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
-from forebay_kernels.choice import uses_triton
+from forebay_kernels.choice import by_device, uses_triton
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
-from forebay_kernels.portable import attention, elementwise
+from forebay_kernels.portable import attention, elementwise, kv_write, residual
 from forebay_kernels.portable.attention import AttentionPlan
 from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
-from forebay_kernels.portable.elementwise import embedding, rope_table
-from forebay_kernels.portable.kv_write import rotate_and_write, write_kv
+from forebay_kernels.portable.elementwise import rope_table
 from forebay_kernels.portable.linear import Linear
 from forebay_kernels.portable.routing import choose_experts, group_by_expert
 from forebay_kernels.quant_linear import QuantLinear
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.rotation import HeadNorms, Rotation
 
-gelu_tanh_mul = by_rows(elementwise.gelu_tanh_mul)
-rms_norm = by_rows(elementwise.rms_norm)
+add_rms_norm = by_device(residual.add_rms_norm, "rms_norm")
+embedding = by_device(elementwise.embedding, "embedding")
+gelu_tanh_mul = by_device(by_rows(elementwise.gelu_tanh_mul), "gate_mul")
+rms_norm = by_device(by_rows(elementwise.rms_norm), "rms_norm")
+rotate_and_write = by_device(kv_write.rotate_and_write, "rotate_and_write")
 sigmoid = by_rows(elementwise.sigmoid)
-silu_mul = by_rows(elementwise.silu_mul)
-softcap = by_rows(elementwise.softcap)
+silu_mul = by_device(by_rows(elementwise.silu_mul), "gate_mul")
+softcap = by_device(by_rows(elementwise.softcap), "softcap")
+write_kv = by_device(kv_write.write_kv, "kv_write")
 
 
 def adds_in_norm(device: torch.device) -> bool:
@@ -35,15 +37,6 @@ def adds_in_norm(device: torch.device) -> bool:
     Else where it is computed, by Linear.add_to.
     """
     return uses_triton(device)
-
-
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Add x to the residual stream and norm the sum; both may be written over.
-
-    Shapes: x, residual [T, N]; weight [N], which may be wider; out: the normed, and the sum.
-    """
-    residual = residual + x
-    return rms_norm(residual, weight, eps), residual
 
 
 def paged_attention(

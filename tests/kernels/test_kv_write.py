@@ -82,7 +82,7 @@ def test_attention_reads_every_kind_of_cache(kind: str, dtype: torch.dtype) -> N
     kv = torch.randn(2, 36, K, D).to(dtype)
     kv_write.write_kv(kv[0], kv[1], layer, torch.randperm(36))
     tables = torch.tensor([[3, 1, 8], [0, 2, 5], [4, 7, 6]], dtype=torch.int32)
-    ragged = Ragged((1, 1, 4), (5, 9, 11), tables, torch.zeros(0, dtype=torch.int64))
+    ragged = Ragged.of((1, 1, 4), (5, 9, 11), tables, torch.zeros(0, dtype=torch.int64))
     q = torch.randn(6, 6, D).to(dtype)
     plan = attention.AttentionPlan(ragged, BLOCK_SIZE, dtype)
     expected = reference.paged_attention(q, layer, ragged)

@@ -47,3 +47,8 @@ class Variant:
     sized_for: str = ""
     bytes_moved: int = 0
     flops: int = 0
+
+
+def divisible(**numbers: int) -> frozenset[str]:
+    """Those that divide by 16, by which Triton tells two compilations apart."""
+    return frozenset(name for name, number in numbers.items() if number % 16 == 0)
