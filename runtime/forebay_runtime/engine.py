@@ -103,11 +103,11 @@ class Runner(Protocol):
     def num_cold(self) -> int:
         """What ran for the first time after warm-up."""
 
-    def run(self, batch: Batch, carried: Any = None) -> StepResult:
-        """Compute the batch's tokens; logits in the order of batch.sampled.
+    def run(self, batch: Batch) -> StepResult:
+        """Compute the batch's tokens; logits in the order of batch.sampled."""
 
-        carried: [R] int64 on the device, what the step before sampled, where its ids are pending.
-        """
+    def carry(self, token_ids: Any) -> None:
+        """Keep the batch's samples on the device, for the pending tokens of the next one."""
 
 
 class Sampler(Protocol):
@@ -214,8 +214,9 @@ class Engine:
     def _launch(self, batch: Batch) -> Flight:
         """Hand a batch to the device; on a CPU that computes it."""
         start = time.perf_counter()
-        carried = self._flights[-1].drawn.token_ids if self._flights else None
-        drawn = self.sampler.sample(self.runner.run(batch, carried), batch)
+        drawn = self.sampler.sample(self.runner.run(batch), batch)
+        if self._most_flying:
+            self.runner.carry(drawn.token_ids)
         return Flight(batch, drawn, time.perf_counter() - start)
 
     def _settle(self, landing: Flight) -> list[Output]:

@@ -7,7 +7,6 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +19,7 @@ from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
-from forebay_runtime.step_inputs import NONE_CARRIED, StepInputs, describe_step
+from forebay_runtime.step_inputs import StepInputs, describe_step
 from forebay_runtime.step_result import PromptStates, StepResult
 
 _SCORED_BYTES = 32 * 1024**2
@@ -78,17 +77,12 @@ class ModelRunner:
         """What ran for the first time after warm-up."""
         return self.shapes.num_cold
 
-    def run(
-        self,
-        batch: Batch,
-        num_layers: int | None = None,
-        carried_rows: Mapping[str, int] = NONE_CARRIED,
-    ) -> StepResult:
+    def run(self, batch: Batch, num_layers: int | None = None) -> StepResult:
         """Compute a batch's tokens, and the logits of those requests that have caught up.
 
-        num_layers: for warm-up, only so many layers. carried_rows: as in describe_step.
+        num_layers: for warm-up, only so many layers.
         """
-        computed = self.compute(describe_step(batch, self.block_size, carried_rows), num_layers)
+        computed = self.compute(describe_step(batch, self.block_size), num_layers)
         return StepResult(
             computed.logits,
             self._prompt_states(computed.hidden, batch),

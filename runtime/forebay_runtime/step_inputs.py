@@ -6,16 +6,13 @@ process and, where several share a model, in every one of them. Only numpy, smal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forebay_runtime.scheduling.batch import Batch, Chunk
-
-NONE_CARRIED: Mapping[str, int] = MappingProxyType({})
 
 _TOKEN_IDS, _POSITIONS, _SLOTS, _CARRIED = range(4)
 
@@ -86,14 +83,8 @@ class StepInputs:
         return row
 
 
-def describe_step(
-    batch: Batch, block_size: int, carried_rows: Mapping[str, int] = NONE_CARRIED
-) -> StepInputs:
-    """A batch in numbers.
-
-    carried_rows: by request id, the row among the previous step's samples that becomes the
-    request's last token, which the host does not know yet; the request holds a placeholder for it.
-    """
+def describe_step(batch: Batch, block_size: int) -> StepInputs:
+    """A batch in numbers; the id of a token that is carried is a placeholder."""
     chunks = batch.chunks
     query_lens = [chunk.num_tokens for chunk in chunks]
     ends = np.cumsum(query_lens)
@@ -104,16 +95,15 @@ def describe_step(
     blocks = tokens[_POSITIONS] // block_size
     tokens[_SLOTS] = tokens[_POSITIONS] + (block_tables[sequences, blocks] - blocks) * block_size
     tokens[_CARRIED] = -1
-    if carried_rows:
-        rows = [carried_rows.get(chunk.request.request_id, -1) for chunk in chunks]
-        tokens[_CARRIED, ends - 1] = rows
+    rows = [-1 if chunk.carried_row is None else chunk.carried_row for chunk in chunks]
+    tokens[_CARRIED, ends - 1] = rows
     return StepInputs(
         tokens,
         tuple(query_lens),
         tuple(chunk.end for chunk in chunks),
         block_tables,
         ends[[chunk.catches_up for chunk in chunks]] - 1,
-        bool(carried_rows),
+        max(rows) >= 0,
     )
 
 
@@ -122,13 +112,10 @@ def _fill_tokens(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> None:
     token_ids, positions = tokens[_TOKEN_IDS], tokens[_POSITIONS]
     row = 0
     for chunk in chunks:
-        if chunk.num_tokens == 1:
-            [token_ids[row]] = chunk.request.token_ids(chunk.start, chunk.end)
-            positions[row] = chunk.start
-            row += 1
-            continue
         end = row + chunk.num_tokens
-        token_ids[row:end] = chunk.request.token_ids(chunk.start, chunk.end)
+        known = chunk.request.token_ids(chunk.start, chunk.end)
+        token_ids[row : row + len(known)] = known
+        token_ids[row + len(known) : end] = 0
         positions[row:end] = np.arange(chunk.start, chunk.end)
         row = end
 

@@ -87,14 +87,18 @@ class FakeRunner:
         self._is_late = is_late
         self._slots: dict[int, int] = {}
         self._last: Later | None = None
+        self._carried: Later | None = None
 
-    def run(self, batch: Batch, carried: Later | None = None) -> StepResult:
+    def run(self, batch: Batch) -> StepResult:
         self.batches.append(batch)
-        works = [self._describe(chunk) for chunk in batch.chunks]
+        works, carried = [self._describe(chunk) for chunk in batch.chunks], self._carried
         self._last = Later(lambda: self._compute(works, carried), self._last)
         if not self._is_late:
             self._last.get()
         return StepResult(self._last)
+
+    def carry(self, token_ids: Later) -> None:
+        self._carried = token_ids
 
     def _describe(self, chunk: Chunk) -> Work:
         token_ids = chunk.request.token_ids(chunk.start, chunk.end)

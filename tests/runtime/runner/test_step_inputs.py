@@ -1,7 +1,6 @@
 """A batch in numbers: what the model is told of it, and nothing of its requests."""
 
 import pickle
-from collections.abc import Mapping
 
 import pytest
 
@@ -45,21 +44,24 @@ def test_only_those_that_catch_up_are_sampled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("carried_rows", "carried"),
+    ("start", "num_tokens", "token_ids", "carried"),
     [
-        pytest.param({}, [-1] * 8, id="nothing is carried"),
-        pytest.param({"decode": 3}, [3, *[-1] * 7], id="a decode takes what was sampled before"),
-        pytest.param(
-            {"whole": 0, "gone": 1}, [-1, -1, -1, 0, *[-1] * 4], id="it is a chunk's last token"
-        ),
+        pytest.param(5, 1, [0], [3], id="a decode takes what was sampled before"),
+        pytest.param(3, 3, [8, 9, 0], [-1, -1, 3], id="it is a chunk's last token"),
+        pytest.param(3, 2, [8, 9], [-1, -1], id="a chunk that does not reach it"),
     ],
 )
-def test_carried_tokens_name_the_row_that_they_come_from(
-    carried_rows: Mapping[str, int], carried: list[int]
+def test_a_pending_token_names_the_row_that_it_comes_from(
+    start: int, num_tokens: int, token_ids: list[int], carried: list[int]
 ) -> None:
-    inputs = describe_step(_batch(), 4, carried_rows)
-    assert inputs.carried.tolist() == carried
-    assert inputs.has_carried == bool(carried_rows)
+    request = Request("a", [5, 6, 7, 8, 9], SamplingParams(4), block_ids=[3, 1])
+    request.num_pending_tokens, request.pending_row = 1, 3
+    other = _chunk("whole", [10, 11], 0, 2, [7])
+    batch = Batch((Chunk.of(request, start, num_tokens), other))
+    inputs = describe_step(batch, block_size=4)
+    assert inputs.token_ids.tolist() == [*token_ids, 10, 11]
+    assert inputs.carried.tolist() == [*carried, -1, -1]
+    assert inputs.has_carried == (3 in carried)
 
 
 @pytest.mark.parametrize(

@@ -182,13 +182,13 @@ class TimedRunner(FakeRunner):
         self.idle: list[float] = []
         self.log: list[str] = []
 
-    def run(self, batch: Batch, carried: Any = None) -> Any:
+    def run(self, batch: Batch) -> Any:
         self.clock.now += 3
         self.log.append(f"launch {len(self.ends_at)}")
         free_at = self.ends_at[-1] if self.ends_at else self.clock.now
         self.idle.append(max(0.0, self.clock.now - free_at))
         self.ends_at.append(max(self.clock.now, free_at) + 10)
-        return super().run(batch, carried)
+        return super().run(batch)
 
 
 class TimedSampler(FakeSampler):
