@@ -27,6 +27,7 @@ from forebay_runtime.capacity import (
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.decode_graphs import CudaRecorder
 from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.host_memory import check_room, memory_limit
 from forebay_runtime.loading.checkpoint import open_checkpoint
@@ -40,7 +41,6 @@ from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.shapes import ShapeLog
 from forebay_runtime.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
@@ -234,7 +234,14 @@ def _build_runner(
         check_room(num_blocks * shape.num_bytes, "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
-    return ModelRunner(model, cache, limits, ShapeLog(), is_batch_invariant=config.batch_invariant)
+    is_on_gpu = model.placement.device.type == "cuda"
+    return ModelRunner(
+        model,
+        cache,
+        limits,
+        is_batch_invariant=config.batch_invariant,
+        recorder=CudaRecorder() if is_on_gpu and not config.enforce_eager else None,
+    )
 
 
 def _name(dtype: torch.dtype) -> str:

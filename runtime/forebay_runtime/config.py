@@ -33,6 +33,7 @@ class EngineConfig:
     long_prompt_tokens: prompts of more tokens are long, and of these only max_long_prompts are read
     at a time, so that others pass them; None means that none is long.
     batch_invariant: a request's numbers are bit-equal whoever shares its batch, at some speed.
+    enforce_eager: a GPU is told of each kernel of a decode step, instead of replaying a graph.
     """
 
     model_path: Path
@@ -52,6 +53,7 @@ class EngineConfig:
     long_prompt_tokens: int | None = None
     max_long_prompts: int | None = None
     batch_invariant: bool = False
+    enforce_eager: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no model and no device could make right.

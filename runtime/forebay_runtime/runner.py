@@ -14,7 +14,10 @@ import torch
 from torch import Tensor
 
 from forebay_kernels import ops
+from forebay_kernels.choice import uses_triton
+from forebay_runtime.decode_graphs import DecodeGraphs, Recorder
 from forebay_runtime.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
+from forebay_runtime.finiteness import BrokenRequests, is_finite
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
@@ -32,11 +35,12 @@ _SCORED_ROWS = 64
 class Computed:
     """What the model made of a step's inputs: T rows, R of them sampled, without their padding.
 
-    hidden: [T, h], as the last layer leaves them. logits: [R, V] float32. is_finite: [T] bool, has
-    a token's state no NaN and no infinity? All three stand until the next step is computed.
+    hidden: [T, h], as the last layer leaves them; None for a decode step, of which nobody asks.
+    logits: [R, V] float32. is_finite: [T] bool, has a token's state no NaN and no infinity?
+    On the device, all three stand until the next step is computed.
     """
 
-    hidden: Tensor
+    hidden: Tensor | None
     logits: Tensor
     is_finite: Tensor
 
@@ -49,15 +53,18 @@ class ModelRunner:
         model: Decoder,
         cache: KvCache,
         limits: Limits,
-        shapes: ShapeLog,
         *,
         is_batch_invariant: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
-        """Make the buffers; is_batch_invariant computes each token alike in every batch."""
+        """Make the buffers; is_batch_invariant computes each token alike in every batch.
+
+        recorder: what captures decode steps; None launches each of their kernels every time.
+        """
         self.model = model
         self.cache = cache
         self.limits = limits
-        self.shapes = shapes
+        self.shapes = ShapeLog()
         self.is_batch_invariant = is_batch_invariant
         vocab_size = model.config.sizes.vocab_size
         self.score_rows = min(_SCORED_ROWS, max(8, _SCORED_BYTES // (4 * vocab_size)))
@@ -71,6 +78,11 @@ class ModelRunner:
         )
         self._buffers = DeviceBuffers(most, -(-limits.max_model_len // self.block_size), device)
         self._samples = torch.zeros(most.num_sampled, dtype=torch.int64, device=device)
+        # Kernels pass over rows without a slot; torch's own cannot, and take the others alone.
+        self._pads_slots = uses_triton(device)
+        self._graphs: DecodeGraphs | None = None
+        if recorder is not None:
+            self._graphs = DecodeGraphs(recorder, limits.max_num_seqs, vocab_size, device)
 
     @property
     def num_cold(self) -> int:
@@ -86,7 +98,7 @@ class ModelRunner:
         return StepResult(
             computed.logits,
             self._prompt_states(computed.hidden, batch),
-            partial(_find_broken, computed.is_finite, batch),
+            BrokenRequests(computed.is_finite, batch),
         )
 
     def carry(self, token_ids: Tensor) -> None:
@@ -101,48 +113,86 @@ class ModelRunner:
 
         num_layers: for warm-up, only so many layers.
         """
-        sizes = PaddedSizes(
-            padded_size(inputs.num_tokens), inputs.num_seqs, _padded_or_none(inputs.num_sampled)
-        )
-        self.shapes.note("tokens", sizes.num_tokens)
-        if inputs.num_sampled:
-            self.shapes.note("logits", sizes.num_sampled)
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
-            tensors = self._buffers.send(inputs, sizes)
-            hidden = self._hidden(inputs, tensors, num_layers)
-            return Computed(
-                hidden,
-                self._logits(hidden, inputs, tensors),
-                _is_finite(hidden[: inputs.num_tokens]),
-            )
+            if self._graphs is not None and inputs.is_decode and num_layers is None:
+                size = self._graphs.size_for(inputs.num_seqs)
+                if size is not None:
+                    return self._replay(self._graphs, size, inputs)
+            return self._launch(inputs, num_layers)
 
-    def _hidden(self, inputs: StepInputs, tensors: StepTensors, num_layers: int | None) -> Tensor:
-        plan = ops.AttentionPlan(
-            ops.Ragged(
-                query_lens=inputs.query_lens,
-                seq_lens=inputs.seq_lens,
-                block_tables=tensors.block_tables,
-                slots=tensors.slots[: inputs.num_tokens],
-                query_starts=tensors.query_starts,
-                seq_lens_device=tensors.seq_lens,
-            ),
-            self.block_size,
-            self.model.placement.dtype,
+    def capture_graphs(self) -> None:
+        """Capture decode steps of all sizes, if anything captures them."""
+        if self._graphs is not None:
+            with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
+                self._graphs.capture(partial(self._launch_decode, self._graphs))
+
+    def _launch(self, inputs: StepInputs, num_layers: int | None) -> Computed:
+        num_tokens, num_sampled = inputs.num_tokens, inputs.num_sampled
+        sizes = PaddedSizes(
+            padded_size(num_tokens),
+            inputs.num_seqs,
+            padded_size(num_sampled) if num_sampled else 0,
         )
-        token_ids = tensors.token_ids
-        if inputs.has_carried:
-            is_carried = tensors.carried >= 0
-            carried = self._samples[tensors.carried.clamp(min=0)]
-            token_ids = torch.where(is_carried, carried, token_ids)
-        return self.model.hidden_states(token_ids, tensors.positions, plan, self.cache, num_layers)
+        tensors = self._buffers.send(inputs, sizes)
+        self.shapes.note("tokens", sizes.num_tokens)
+        slots = tensors.slots if self._pads_slots else tensors.slots[:num_tokens]
+        plan = self._plan(inputs.query_lens, inputs.seq_lens, tensors, slots)
+        token_ids = self._take_carried(tensors) if inputs.has_carried else tensors.token_ids
+        hidden = self.model.hidden_states(
+            token_ids, tensors.positions, plan, self.cache, num_layers
+        )
+        logits = hidden.new_empty(0, self.model.config.sizes.vocab_size)
+        if num_sampled:
+            self.shapes.note("logits", sizes.num_sampled)
+            logits = self.model.logits(hidden[tensors.sampled_rows])[:num_sampled]
+        return Computed(hidden, logits, is_finite(hidden[:num_tokens]))
 
-    def _logits(self, hidden: Tensor, inputs: StepInputs, tensors: StepTensors) -> Tensor:
-        if inputs.num_sampled == 0:
-            return hidden.new_empty(0, self.model.config.sizes.vocab_size)
-        return self.model.logits(hidden[tensors.sampled_rows])[: inputs.num_sampled]
+    def _launch_decode(self, graphs: DecodeGraphs, size: int) -> None:
+        """A decode step of so many sequences, from buffers to buffers.
 
-    def _prompt_states(self, hidden: Tensor, batch: Batch) -> PromptStates | None:
+        On the host it is one of the longest sequences; what they really are stands in the buffers.
+        """
+        tensors = self._buffers.tensors(PaddedSizes(size, size, size))
+        longest = self.limits.max_model_len
+        plan = self._plan((1,) * size, (longest,) * size, tensors, tensors.slots)
+        hidden = self.model.hidden_states(
+            self._take_carried(tensors), tensors.positions, plan, self.cache
+        )
+        self.model.logits(hidden, out=graphs.logits[:size])
+        graphs.is_finite[:size].copy_(is_finite(hidden))
+
+    def _replay(self, graphs: DecodeGraphs, size: int, inputs: StepInputs) -> Computed:
+        self._buffers.send(inputs, PaddedSizes(size, size, size))
+        graphs.replay(size)
+        num_seqs = inputs.num_seqs
+        return Computed(None, graphs.logits[:num_seqs], graphs.is_finite[:num_seqs])
+
+    def _plan(
+        self,
+        query_lens: tuple[int, ...],
+        seq_lens: tuple[int, ...],
+        tensors: StepTensors,
+        slots: Tensor,
+    ) -> ops.AttentionPlan:
+        ragged = ops.Ragged(
+            query_lens,
+            seq_lens,
+            tensors.block_tables,
+            slots,
+            tensors.query_starts,
+            tensors.seq_lens,
+        )
+        return ops.AttentionPlan(ragged, self.block_size, self.model.placement.dtype)
+
+    def _take_carried(self, tensors: StepTensors) -> Tensor:
+        """The token ids, those in their place that the step before sampled. Shapes: out [T]."""
+        carried = self._samples[tensors.carried.clamp(min=0)]
+        return torch.where(tensors.carried >= 0, carried, tensors.token_ids)
+
+    def _prompt_states(self, hidden: Tensor | None, batch: Batch) -> PromptStates | None:
         """The states of those chunks of which more than a next token was asked."""
+        if hidden is None:
+            return None
         states: dict[str, Tensor] = {}
         row = 0
         for chunk in batch.chunks:
@@ -171,10 +221,6 @@ class ModelRunner:
             return self.model.normed(hidden)
 
 
-def _padded_or_none(num_rows: int) -> int:
-    return padded_size(num_rows) if num_rows else 0
-
-
 def _num_states(chunk: Chunk) -> int:
     """How many of a chunk's first tokens an embedding or prompt logprobs are made of."""
     request = chunk.request
@@ -184,23 +230,3 @@ def _num_states(chunk: Chunk) -> int:
         return 0
     # After the prompt's last token comes what is sampled, which is scored as such.
     return min(chunk.end, len(request.prompt_token_ids) - 1) - chunk.start
-
-
-def _is_finite(hidden: Tensor) -> Tensor:
-    """Which states are all finite numbers. Shapes: hidden [T, h]; out [T] bool."""
-    return hidden.sum(-1, dtype=torch.float32).isfinite()
-
-
-def _find_broken(is_finite: Tensor, batch: Batch) -> frozenset[str]:
-    """The requests that have a token whose state is not all finite numbers; waits for the step.
-
-    Shapes: is_finite [T], T the batch's tokens.
-    """
-    if is_finite.all():
-        return frozenset()
-    parts = is_finite.split([chunk.num_tokens for chunk in batch.chunks])
-    return frozenset(
-        chunk.request.request_id
-        for chunk, part in zip(batch.chunks, parts, strict=True)
-        if not part.all()
-    )

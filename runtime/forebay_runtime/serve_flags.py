@@ -104,6 +104,12 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "the same seed gives the same answer",
     )
     group.add_argument(
+        "--enforce-eager",
+        action="store_true",
+        help="launch each kernel of a decode step, instead of replaying CUDA graphs: slower, with "
+        "a shorter start and some memory saved",
+    )
+    group.add_argument(
         "--seed",
         type=_number(int, 0),
         metavar="N",

@@ -43,6 +43,7 @@ def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
         long_prompt_tokens=parsed.long_prompt_tokens,
         max_long_prompts=parsed.max_long_prompts,
         batch_invariant=parsed.batch_invariant,
+        enforce_eager=parsed.enforce_eager,
     )
 
 

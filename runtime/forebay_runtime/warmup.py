@@ -68,6 +68,7 @@ def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
         result = runner.run(batch)
         _check_finite(result.logits)
         sampler.sample(result, batch)
+    runner.capture_graphs()
     runner.shapes.end_warm_up()
     start = time.perf_counter()
     runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)

@@ -177,13 +177,18 @@ class Decoder:
         """What logits and embeddings are made of: the last norm. Shapes: hidden, out [T, h]."""
         return ops.rms_norm(hidden, self._norm, self.config.blueprint.rms_norm_eps)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Score the vocabulary, on the last stage. Shapes: hidden [T, h]; out [T, V] float32."""
+    def logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+        """Score the vocabulary, on the last stage.
+
+        Shapes: hidden [T, h]; out [T, V] float32, what to write to, else a new tensor.
+        """
         if self._head is None:
             raise ValueError("this rank's stage has no head")
         logits = self._head(self.normed(hidden))
         cap = self.config.blueprint.logit_softcap
-        return logits.float() if cap is None else ops.softcap(logits, cap)
+        if cap is not None:
+            logits = ops.softcap(logits, cap)
+        return logits.float() if out is None else out.copy_(logits)
 
 
 def _embedding_scale(blueprint: Blueprint, placement: Placement) -> Tensor | None:

@@ -1,0 +1,97 @@
+"""Decode steps that are captured once and replayed: a GPU is told of a whole step at once.
+
+A recorder captures what a function launches. A CUDA graph repeats exactly that, with the same
+addresses and the same numbers of the host; only what stands in the buffers differs. So a function
+that is captured takes its inputs from buffers, leaves its outputs in buffers, and asks the device
+nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+
+from forebay_runtime.graph_sizes import graph_sizes, size_for
+
+
+class Recorder(Protocol):
+    """Captures work for a device."""
+
+    def record(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Capture what launch launches, and return what launches all of it again.
+
+        launch has run before, so that nothing is compiled or loaded meanwhile.
+        """
+
+
+class CudaRecorder:
+    """Captures CUDA graphs, which share one pool of memory: only one of them runs at a time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+        self._stream = torch.cuda.Stream()
+
+    def record(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Capture a graph."""
+        graph = torch.cuda.CUDAGraph()
+        with (
+            _unsearched_garbage(),
+            # Other threads go on to talk to the driver.
+            torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ),
+        ):
+            launch()
+        self._pool = graph.pool()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+@contextmanager
+def _unsearched_garbage() -> Iterator[None]:
+    """Let nothing that is there be searched for garbage, as each capture does from scratch."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+class DecodeGraphs:
+    """A captured decode step for each of the graph sizes up to max_num_seqs, and their outputs.
+
+    logits: [max_num_seqs, V] float32; is_finite: [max_num_seqs] bool. Every captured step writes
+    to their first rows, so they stand until the next replay.
+    """
+
+    def __init__(
+        self, recorder: Recorder, max_num_seqs: int, vocab_size: int, device: torch.device
+    ) -> None:
+        """Capture nothing yet."""
+        self.sizes = graph_sizes(max_num_seqs)
+        self.logits = torch.zeros(max_num_seqs, vocab_size, device=device)
+        self.is_finite = torch.zeros(max_num_seqs, dtype=torch.bool, device=device)
+        self._recorder = recorder
+        self._replays: dict[int, Callable[[], None]] = {}
+
+    def capture(self, launch: Callable[[int], None]) -> None:
+        """Capture all sizes; launch launches a step of so many sequences.
+
+        The largest goes first: the others find room in what it took.
+        """
+        for size in reversed(self.sizes):
+            launch(size)
+            self._replays[size] = self._recorder.record(partial(launch, size))
+
+    def size_for(self, num_seqs: int) -> int | None:
+        """The size at which a step of num_seqs is replayed; None before capture."""
+        return size_for(num_seqs, self.sizes) if self._replays else None
+
+    def replay(self, size: int) -> None:
+        """Launch a captured step."""
+        self._replays[size]()
