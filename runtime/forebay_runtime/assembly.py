@@ -83,7 +83,10 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     run_every_shape = partial(_run_every_shape, runner, sampler, planned)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
-    return Engine(scheduler, runner, sampler, run_every_shape, widths)
+    is_async = config.async_scheduling
+    if is_async is None:
+        is_async = placement.device.type == "cuda"
+    return Engine(scheduler, runner, sampler, run_every_shape, widths, is_async=is_async)
 
 
 def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> Warmth:

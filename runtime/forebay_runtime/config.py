@@ -32,6 +32,7 @@ class EngineConfig:
     enable_prefix_caching: prompts that begin alike share the KV blocks of what they share.
     long_prompt_tokens: prompts of more tokens are long, and of these only max_long_prompts are read
     at a time, so that others pass them; None means that none is long.
+    async_scheduling: each step is launched while the one before it runs; None means on a GPU only.
     batch_invariant: a request's numbers are bit-equal whoever shares its batch, at some speed.
     enforce_eager: a GPU is told of each kernel of a decode step, instead of replaying a graph.
     """
@@ -52,6 +53,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     long_prompt_tokens: int | None = None
     max_long_prompts: int | None = None
+    async_scheduling: bool | None = None
     batch_invariant: bool = False
     enforce_eager: bool = False
 

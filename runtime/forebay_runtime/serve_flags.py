@@ -191,6 +191,13 @@ def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="long prompts that are read at a time; shorter ones pass those that wait (no limit)",
     )
+    group.add_argument(
+        "--async-scheduling",
+        action=argparse.BooleanOptionalAction,
+        default=EngineConfig.async_scheduling,
+        help="schedule and launch each step while the one before it runs, so that the device never "
+        "waits for the host (on a GPU; on a CPU both are the same processors)",
+    )
 
 
 def _add_answer_flags(parser: argparse.ArgumentParser) -> None:

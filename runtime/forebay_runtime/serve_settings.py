@@ -42,6 +42,7 @@ def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
         enable_prefix_caching=parsed.enable_prefix_caching,
         long_prompt_tokens=parsed.long_prompt_tokens,
         max_long_prompts=parsed.max_long_prompts,
+        async_scheduling=parsed.async_scheduling,
         batch_invariant=parsed.batch_invariant,
         enforce_eager=parsed.enforce_eager,
     )

@@ -47,7 +47,8 @@ def test_help_of_serve_explains_every_flag(capsys: pytest.CaptureFixture[str]) -
         "max-num-batched-tokens gpu-memory-utilization kv-cache-memory-bytes "
         "tensor-parallel-size quantization kv-cache-dtype max-num-queued-reqs "
         "max-num-queued-tokens shutdown-timeout lame-duck-seconds scheduling-policy "
-        "enable-prefix-caching, long-prompt-tokens max-long-prompts batch-invariant block-size "
+        "enable-prefix-caching, async-scheduling, long-prompt-tokens max-long-prompts "
+        "batch-invariant block-size "
         "max-request-seconds stream-interval tool-call-parser reasoning-parser chat-template "
         "max-logprobs enable-auto-tool-choice seed allowed-origins"
     ).split():
@@ -99,7 +100,14 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
     template = tmp_path / "template.jinja"
     template.touch()
     engine, server = serve_options(
-        *("--no-enable-prefix-caching", "--scheduling-policy", "priority", "--block-size", "32"),
+        *(
+            "--no-enable-prefix-caching",
+            "--async-scheduling",
+            "--scheduling-policy",
+            "priority",
+            "--block-size",
+            "32",
+        ),
         *("--long-prompt-tokens", "100", "--max-long-prompts", "2", "--batch-invariant"),
         *("--max-request-seconds", "1.5", "--stream-interval", "4", "--max-logprobs", "5"),
         *("--chat-template", str(template), "--tool-call-parser", "hermes", "--seed", "7"),
@@ -107,7 +115,7 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         *("--allowed-origins", '["https://chat.example"]'),
     )
     assert server.allowed_origins == ("https://chat.example",)
-    assert not engine.enable_prefix_caching and engine.batch_invariant
+    assert not engine.enable_prefix_caching and engine.batch_invariant and engine.async_scheduling
     assert (engine.scheduling_policy, engine.block_size) == ("priority", 32)
     assert (engine.long_prompt_tokens, engine.max_long_prompts) == (100, 2)
     assert (server.max_request_seconds, server.stream_interval) == (1.5, 4)
