@@ -8,6 +8,7 @@ from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
+from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.portable import attention, elementwise, kv_write, residual
 from forebay_kernels.portable.attention import AttentionPlan
@@ -54,6 +55,7 @@ __all__ = [
     "AttentionRule",
     "HeadNorms",
     "KvLayer",
+    "Int8Linear",
     "Linear",
     "QuantLinear",
     "Ragged",

@@ -1,4 +1,4 @@
-"""The bit layouts of AWQ's and GPTQ's checkpoints, converted to ours without rounding.
+"""The bit layouts of AWQ's, GPTQ's and compressed-tensors' checkpoints, as ours without rounding.
 
 Whoever reads a checkpoint knows which layout it has; here are only bits.
 """
@@ -34,15 +34,20 @@ def from_awq(
 
 
 @dataclass(frozen=True)
-class GptqLayout:
-    """What a GPTQ checkpoint's configuration says of its tensors.
+class PackedLayout:
+    """What a checkpoint's configuration says of its tensors.
 
     bits: 4 or 8. group_size: inputs that share a scale; None: all of them.
-    zero_offset: what the stored zeros lack: 1 in the first format, 0 in `gptq_v2`.
     """
 
     bits: int
     group_size: int | None
+
+
+@dataclass(frozen=True)
+class GptqLayout(PackedLayout):
+    """zero_offset: what the stored zeros lack: 1 in the first format, 0 in `gptq_v2`."""
+
     zero_offset: int = 1
 
 
@@ -72,6 +77,40 @@ def from_gptq(
     if order is not None:
         codes = codes[:, order]
     return build_matrix(codes, scales, zeros, bits, group, order)
+
+
+def from_packed(
+    weight_packed: Tensor,
+    zero_point: Tensor | None,
+    scale: Tensor,
+    g_idx: Tensor | None,
+    layout: PackedLayout,
+) -> QuantMatrix:
+    """The layout that compressed-tensors calls pack-quantized, four or eight bits.
+
+    Shapes: weight_packed [N, K * bits / 32] int32; zero_point [N * bits / 32, G] int32, its last
+    word perhaps not full, None: all the middle code; scale [N, G]; g_idx as in from_gptq.
+    Raises: ValueError as from_gptq.
+    Source: pack_to_int32 of compressed-tensors, for the order of codes in a word.
+    """
+    bits, group = layout.bits, layout.group_size
+    codes = _spread(weight_packed, bits).flatten(1)
+    zeros = None
+    if zero_point is not None:
+        zeros = _spread(zero_point.T, bits).flatten(1)[:, : codes.shape[0]]
+    order = None if g_idx is None else _order(g_idx, group, codes.shape[1])
+    if order is not None:
+        codes = codes[:, order]
+    return build_matrix(codes, scale.T, zeros, bits, group, order)
+
+
+def from_signed(weight: Tensor, scale: Tensor, group: int | None) -> QuantMatrix:
+    """A byte a weight, with a sign.
+
+    Shapes: weight [N, K] int8; scale [N, G].
+    Raises: ValueError if the group size or K is not what our packing can hold.
+    """
+    return build_matrix(weight.view(torch.uint8) ^ 128, scale.T, None, 8, group)
 
 
 def _spread(words: Tensor, bits: int) -> Tensor:

@@ -156,7 +156,7 @@ def merge_rows(parts: Sequence[QuantMatrix]) -> QuantMatrix:
     Raises: ValueError if they differ in bits, groups or order of inputs, and so cannot be one.
     """
     first = parts[0]
-    if any(_differs(first, other) for other in parts[1:]):
+    if not all(can_merge(first, other) for other in parts[1:]):
         raise ValueError(
             "quantised matrices that differ in bits, group size or order of inputs cannot be one "
             "product; keep them apart"
@@ -169,6 +169,19 @@ def merge_rows(parts: Sequence[QuantMatrix]) -> QuantMatrix:
         scales=torch.cat([part.scales for part in parts], 1),
         zeros=zeros,
     )
+
+
+def can_merge(one: QuantMatrix, other: QuantMatrix) -> bool:
+    """Are they of the same bits, groups and order of inputs, so that merge_rows takes them?"""
+    if (one.bits, one.group_size, one.words.shape[0]) != (
+        other.bits,
+        other.group_size,
+        other.words.shape[0],
+    ):
+        return False
+    if one.input_order is None or other.input_order is None:
+        return one.input_order is other.input_order
+    return torch.equal(one.input_order, other.input_order)
 
 
 def build_matrix(
@@ -275,18 +288,6 @@ def _zeros(matrix: QuantMatrix) -> Tensor:
     if matrix.zeros is not None:
         return matrix.zeros
     return torch.full_like(matrix.scales, _middle(matrix.bits), dtype=torch.uint8)
-
-
-def _differs(one: QuantMatrix, other: QuantMatrix) -> bool:
-    if (one.bits, one.group_size, one.words.shape[0]) != (
-        other.bits,
-        other.group_size,
-        other.words.shape[0],
-    ):
-        return True
-    if one.input_order is None or other.input_order is None:
-        return one.input_order is not other.input_order
-    return not torch.equal(one.input_order, other.input_order)
 
 
 def _check_range(what: str, start: int, end: int, size: int) -> None:

@@ -183,7 +183,9 @@ class Case:
         if self.demand.device == "GPU":
             return 0
         batched = self._batched_tokens(num_seqs)
-        return terms.cpu_attention_token_bytes(self.config, self.kv_cache_dtype, batched)
+        return terms.cpu_attention_token_bytes(
+            self.config, self.dtype, self.kv_cache_dtype, batched
+        )
 
     def _terms(self, tp: int, num_seqs: int, kv_cache_bytes: int) -> Terms:
         """All terms around a KV cache of a given size."""

@@ -158,6 +158,13 @@ def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str
     if demand.gpu_memory_bytes is None:
         yield f"The memory of a GPU is not known; set {names['gpu_memory_bytes']}."
     yield from _faults_of_caps(demand, names)
+    dtype, kv_dtype = demand.dtype.lower(), demand.kv_cache_dtype.lower()
+    dtype = config.dtype if dtype == "auto" else dtype
+    if kv_dtype in DTYPE_BYTES and kv_dtype != dtype:
+        yield (
+            f"{names['kv_cache_dtype']} is {kv_dtype}, but the model runs in {dtype}, which a "
+            "GPU's attention does not mix; leave it out, or choose fp8, int8 or int4."
+        )
     tp = demand.tensor_parallel_size
     if tp is None:
         return

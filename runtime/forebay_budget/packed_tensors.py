@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from forebay_budget.inspection import ModelError
 from forebay_budget.packing import Packing
+from forebay_budget.rounding import row_step
 
 _WORD_BITS = 32
 _FLOATS = ("F16", "BF16", "F32")
@@ -38,8 +39,25 @@ def list_packed_tensors(
             f"{name} has {columns} inputs, no whole number of quantization_config's groups of "
             f"{packing.group_size}; the runtime supports whole groups only.",
         )
+    _check_words(packing, name, rows, columns)
     num_groups = columns // packing.group_size if packing.group_size else 1
     return tuple(_LAYOUTS[packing.layout](packing, rows, columns, num_groups))
+
+
+def _check_words(packing: Packing, name: str, rows: int, columns: int) -> None:
+    a_word = _WORD_BITS // packing.bits
+    if packing.layout in ("awq", "gptq") and rows % a_word:
+        raise ModelError(
+            "UnsupportedQuantization",
+            f"{name} has {rows} outputs, which {packing.method} packs by {a_word}; the runtime "
+            "supports whole words only.",
+        )
+    if not packing.group_size and columns % row_step(packing.bits):
+        raise ModelError(
+            "UnsupportedQuantization",
+            f"{name} has {columns} inputs; where they share one scale, the runtime supports "
+            f"multiples of {row_step(packing.bits)} only.",
+        )
 
 
 def _list_awq(packing: Packing, rows: int, columns: int, groups: int) -> Iterator[PackedTensor]:

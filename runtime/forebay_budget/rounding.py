@@ -42,6 +42,11 @@ class Grid:
         return -(-num_elements * self.bits // 8) + num_groups * per_group
 
 
+def row_step(bits: int) -> int:
+    """Where a row that shares one scale may be cut: it is kept in words of 16 bytes."""
+    return 128 // bits
+
+
 def choose_group_size(num_inputs: int) -> int | None:
     """The inputs that share a scale where a matrix has so many; None where it cannot be rounded."""
     return next((size for size in GROUP_SIZES if num_inputs % size == 0), None)
@@ -93,8 +98,7 @@ def divides_groups(config: ModelConfig, tp: int, quantization: str) -> bool:
     for inputs in _cut_inputs(config):
         size: int | None = 1
         if config.weight_bits:
-            # Stored numbers come in whole words of 32 bits.
-            size = config.weight_group_size or 32 // config.weight_bits
+            size = config.weight_group_size or row_step(config.weight_bits)
         elif quantization in ROUNDED_BITS:
             size = choose_group_size(inputs)
         if size is None or inputs % (tp * size):

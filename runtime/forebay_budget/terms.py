@@ -199,14 +199,18 @@ def cpu_process_bytes(config: ModelConfig) -> int:
 
 
 def cpu_attention_token_bytes(
-    config: ModelConfig, kv_dtype: str, max_num_batched_tokens: int
+    config: ModelConfig, dtype: str, kv_dtype: str, max_num_batched_tokens: int
 ) -> int:
     """Working memory of attention for each cached token: what is gathered, and the mask's row.
 
+    What is gathered in another dtype is widened, values while the widened keys are held.
     The mask is as long as one request; counted for each cached token, it is never too little.
     """
-    gathered = CPU_GATHERED_COPIES * kv_token_bytes(config, 1, kv_dtype)
-    return _ceil(gathered, config.num_layers) + max_num_batched_tokens * CPU_MASK_BYTES
+    gathered = kv_token_bytes(config, 1, kv_dtype)
+    if kv_dtype != dtype:
+        gathered += kv_token_bytes(config, 1, dtype) * 3 // 2
+    per_layer = _ceil(CPU_GATHERED_COPIES * gathered, config.num_layers)
+    return per_layer + max_num_batched_tokens * CPU_MASK_BYTES
 
 
 def admissible_tensor_parallel_sizes(config: ModelConfig, quantization: str) -> list[int]:

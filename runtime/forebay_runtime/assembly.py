@@ -26,7 +26,7 @@ from forebay_runtime.capacity import (
     choose_num_blocks,
     fit_limits,
 )
-from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.config import EngineConfig
 from forebay_runtime.decode_graphs import CudaRecorder
 from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.host_memory import check_room, memory_limit
@@ -34,7 +34,8 @@ from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
 from forebay_runtime.models.decoder import Decoder, DecoderConfig
-from forebay_runtime.models.weights import Placement
+from forebay_runtime.models.placement import Placement
+from forebay_runtime.placement_choice import choose_placement
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.admission import Rules
@@ -77,9 +78,7 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
         choose_rules(config, model.window),
     )
     sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
-    planned = plan_terms(
-        described.inspection, placement.device, _name(placement.dtype), limits, runner.cache_bytes
-    )
+    planned = plan_terms(described.inspection, placement, limits, runner.cache_bytes)
     run_every_shape = partial(_run_every_shape, runner, sampler, planned)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
@@ -118,39 +117,6 @@ def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> W
     return Warmth(slowest_seconds, vram_terms, most_step_seconds, device)
 
 
-def choose_placement(config: EngineConfig, described: Description) -> Placement:
-    """The device and dtype: a GPU where there is one; float32 on a CPU, else the checkpoint's.
-
-    Raises: StartError if what was asked is not there.
-    """
-    has_gpu = torch.cuda.is_available()
-    kind = config.device if config.device != "auto" else "cuda" if has_gpu else "cpu"
-    if kind == "cuda" and not has_gpu:
-        raise StartError(_explain_no_gpu())
-    name = config.dtype
-    if name == "auto":
-        name = "float32" if kind == "cpu" else described.inspection.config.dtype
-    if config.kv_cache_dtype not in ("auto", name):
-        raise StartError(
-            f"--kv-cache-dtype {config.kv_cache_dtype} differs from the model's {name}, which this "
-            "runtime does not support; choose auto"
-        )
-    return Placement(getattr(torch, name), torch.device(kind))
-
-
-def _explain_no_gpu() -> str:
-    """A pod says it as its last words, to people who did not write its command line."""
-    if torch.version.cuda is None:
-        return (
-            "--device cuda was asked, but this torch was built without CUDA; use an image or a "
-            "torch with CUDA, or choose --device cpu"
-        )
-    return (
-        "--device cuda was asked, but torch sees no GPU; start it where the driver and a GPU are "
-        "visible (a container needs the GPU's runtime class), or choose --device cpu"
-    )
-
-
 def choose_rules(config: EngineConfig, window: int | None) -> Rules:
     """How the scheduler picks, by the flags and the model's window."""
     return Rules(
@@ -164,7 +130,7 @@ def choose_rules(config: EngineConfig, window: int | None) -> Rules:
 
 def _block_shape(config: EngineConfig, described: Description, placement: Placement) -> BlockShape:
     sizes = described.inspection.config
-    num_bytes = config.block_size * kv_token_bytes(sizes, 1, _name(placement.dtype))
+    num_bytes = config.block_size * kv_token_bytes(sizes, 1, placement.kv_cache_dtype)
     return BlockShape(config.block_size, num_bytes, sizes.window)
 
 
@@ -176,9 +142,10 @@ def _load_model(described: Description, placement: Placement, limits: Limits) ->
     with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
         model = Decoder(model_config, checkpoint, placement)
     logger.info(
-        "Loaded weights architecture=%s dtype=%s size=%s threads=%d seconds=%.1f",
+        "Loaded weights architecture=%s dtype=%s quantization=%s size=%s threads=%d seconds=%.1f",
         sizes.architecture,
         _name(placement.dtype),
+        described.inspection.quantization or f"{placement.rounded_bits or 'no'} bits",
         format_bytes(model.num_bytes),
         torch.get_num_threads(),
         time.perf_counter() - start,
@@ -207,7 +174,9 @@ def _count_blocks_in_memory(model: Decoder, limits: Limits, shape: BlockShape) -
     taken_bytes = Meter(model.placement.device).used_bytes() + activation_bytes(
         sizes, 1, dtype, num_step_tokens, num_seqs
     )
-    attention_bytes = cpu_attention_token_bytes(sizes, dtype, num_step_tokens)
+    attention_bytes = cpu_attention_token_bytes(
+        sizes, dtype, model.placement.kv_cache_dtype, num_step_tokens
+    )
     left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) - taken_bytes
     return max(0, left_bytes // (shape.num_bytes + shape.num_tokens * attention_bytes))
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay_runtime.number_formats import DTYPES, KV_CACHE_DTYPES, QUANTIZATIONS
+
 DEVICES = ("auto", "cpu", "cuda")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 SCHEDULING_POLICIES = ("fcfs", "priority")
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -27,6 +28,9 @@ class EngineConfig:
     cache allow, whatever that is.
     kv_cache_memory_bytes: the KV cache's exact size; None means a default on a CPU, and on a GPU
     what gpu_memory_utilization leaves beside weights and activations.
+    quantization: INT8 or INT4 rounds the layers' matrices as they are read; None and Auto serve the
+    checkpoint as it is, quantised or not.
+    kv_cache_dtype: what keys and values are kept in; auto is dtype.
     block_size: tokens in a KV block.
     scheduling_policy: whose turn it is: by arrival (fcfs), or by the requests' priority.
     enable_prefix_caching: prompts that begin alike share the KV blocks of what they share.
@@ -70,8 +74,8 @@ class EngineConfig:
         for flag, value, possible in (
             ("--device", self.device, DEVICES),
             ("--dtype", self.dtype, DTYPES),
-            ("--kv-cache-dtype", self.kv_cache_dtype, DTYPES),
-            ("--quantization", self.quantization, ("None", "Auto")),
+            ("--kv-cache-dtype", self.kv_cache_dtype, KV_CACHE_DTYPES),
+            ("--quantization", self.quantization, QUANTIZATIONS),
             ("--scheduling-policy", self.scheduling_policy, SCHEDULING_POLICIES),
             ("--block-size", self.block_size, BLOCK_SIZES),
         ):

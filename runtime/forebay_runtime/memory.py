@@ -27,6 +27,7 @@ from forebay_budget.terms import (
 )
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
+from forebay_runtime.models.placement import Placement
 from forebay_runtime.scheduling.batch import Limits
 
 logger = logging.getLogger(__name__)
@@ -36,17 +37,22 @@ _TOLERATED_TERM_BYTES = 256 * 1024**2
 
 
 def plan_terms(
-    inspection: Inspection, device: torch.device, dtype: str, limits: Limits, kv_cache_bytes: int
+    inspection: Inspection, placement: Placement, limits: Limits, kv_cache_bytes: int
 ) -> Terms:
     """The terms by the formulas that sized the pod."""
     config, num_tokens = inspection.config, limits.max_num_batched_tokens
+    dtype = str(placement.dtype).removeprefix("torch.")
+    quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
     activation = activation_bytes(config, 1, dtype, num_tokens, limits.max_num_seqs)
     overhead = gpu_overhead_bytes(1)
-    if device.type == "cpu":
-        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, 1, dtype)
-        activation += num_cached_tokens * cpu_attention_token_bytes(config, dtype, num_tokens)
+    if placement.device.type == "cpu":
+        kv_dtype = placement.kv_cache_dtype
+        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, 1, kv_dtype)
+        token_bytes = cpu_attention_token_bytes(config, dtype, kv_dtype, num_tokens)
+        activation += num_cached_tokens * token_bytes
         overhead = cpu_overhead_bytes(inspection, kv_cache_bytes + activation)
-    return Terms(weights_bytes(inspection, 1, dtype), kv_cache_bytes, activation, overhead)
+    weights = weights_bytes(inspection, 1, dtype, quantization)
+    return Terms(weights, kv_cache_bytes, activation, overhead)
 
 
 class Meter:

@@ -14,9 +14,15 @@ from pathlib import Path
 from forebay_runtime.config import (
     BLOCK_SIZES,
     DEVICES,
-    DTYPES,
     SCHEDULING_POLICIES,
     EngineConfig,
+)
+from forebay_runtime.number_formats import (
+    DTYPES,
+    KV_CACHE_DTYPES,
+    QUANTIZATIONS,
+    to_kv_cache_dtype,
+    to_quantization,
 )
 from forebay_runtime.serve_settings import CPU_BATCH_TOKENS
 from forebay_runtime.server.options import ServeOptions
@@ -93,9 +99,12 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--quantization",
+        type=to_quantization,
+        choices=QUANTIZATIONS,
         default="None",
         metavar="METHOD",
-        help="None serves the weights as they are, Auto too (%(default)s)",
+        help="INT8 or INT4 rounds the layers' weights while they are read; None and Auto serve the "
+        "checkpoint as it is, awq, gptq or compressed-tensors if it is that (%(default)s)",
     )
     group.add_argument(
         "--batch-invariant",
@@ -135,9 +144,11 @@ def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--kv-cache-dtype",
-        choices=DTYPES,
+        type=to_kv_cache_dtype,
+        choices=KV_CACHE_DTYPES,
         default="auto",
-        help="what keys and values are kept in; auto is what the model computes in (%(default)s)",
+        help="what keys and values are kept in; auto is what the model computes in, fp8, int8 and "
+        "int4 hold two to four times as many tokens (%(default)s)",
     )
     group.add_argument(
         "--block-size",

@@ -228,8 +228,8 @@ GPU_24 = Demand("GPU", 24 * GIB)
         ),
         pytest.param(
             SMOLLM2,
-            replace(GPU_24, dtype="float32", kv_cache_dtype="bfloat16"),
-            {"dtype": "float32", "kv_cache_dtype": "bfloat16"},
+            replace(GPU_24, dtype="float32", kv_cache_dtype="INT4"),
+            {"dtype": "float32", "kv_cache_dtype": "int4"},
             id="number formats that were asked for",
         ),
         pytest.param(

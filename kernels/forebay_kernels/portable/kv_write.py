@@ -29,7 +29,7 @@ def write_kv(k: Tensor, v: Tensor, layer: KvLayer, slots: Tensor) -> None:
     for x, stored, scale in ((k, layer.k, layer.k_scale), (v, layer.v, layer.v_scale)):
         finite = torch.nan_to_num(x[:num_tokens], *_FINITE)
         if layer.kind == "plain":
-            stored.flatten(0, 1).index_copy_(0, slots, finite)
+            stored.flatten(0, 1).index_copy_(0, slots, finite.to(stored.dtype))
             continue
         quantised, scales = quantise_heads(finite, layer.kind)
         # As bytes: torch copies no float8 by an index.

@@ -47,7 +47,7 @@ def gather_blocks(layer: KvLayer, blocks: Tensor, dtype: torch.dtype) -> tuple[T
     """
     keys, values = (torch.index_select(each, 0, blocks) for each in (layer.k, layer.v))
     if layer.kind == "plain":
-        return keys, values
+        return keys.to(dtype), values.to(dtype)
     scales = (
         None if scale is None else torch.index_select(scale, 0, blocks)
         for scale in (layer.k_scale, layer.v_scale)

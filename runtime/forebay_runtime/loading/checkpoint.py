@@ -7,7 +7,7 @@ to its dtype, so that nothing is held twice.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -39,6 +39,20 @@ class Checkpoint(Protocol):
         Only the part is read of the file.
 
         Raises: ModelError if it is stored in a way that cannot be read.
+        """
+
+
+@runtime_checkable
+class PackedCheckpoint(Protocol):
+    """A Checkpoint whose matrices may be packed, so that tensors are read as they are stored."""
+
+    def has(self, name: str) -> bool:
+        """Is there a tensor of this name?"""
+
+    def read_raw(self, name: str, rows: slice = ALL, columns: slice = ALL) -> Tensor:
+        """A tensor, or a part of it, in the dtype it is stored in.
+
+        Raises: ModelError if there is none.
         """
 
 

@@ -52,8 +52,7 @@ class FolderCheckpoint:
 
         Raises: ModelError if its dtype is not a floating one.
         """
-        stored = self._shards[name].get_slice(name)
-        tensor = stored[rows, columns] if columns != ALL else stored[rows]
+        tensor = self.read_raw(name, rows, columns)
         if not tensor.is_floating_point() or tensor.element_size() < 2:
             raise ModelError(
                 "UnsupportedDtype",
@@ -61,3 +60,14 @@ class FolderCheckpoint:
                 "float64, float32, float16 and bfloat16.",
             )
         out.copy_(tensor)
+
+    def read_raw(self, name: str, rows: slice = ALL, columns: slice = ALL) -> Tensor:
+        """A tensor, or a part of it, in the dtype it is stored in.
+
+        Raises: ModelError if there is none.
+        """
+        if name not in self._shards:
+            raise ModelError("IncompleteModel", f"The checkpoint has no tensor {name}.")
+        stored = self._shards[name].get_slice(name)
+        tensor: Tensor = stored[rows, columns] if columns != ALL else stored[rows]
+        return tensor

@@ -20,11 +20,12 @@ from forebay_runtime.models.attention import Attention
 from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.models.link import ALONE, Link
 from forebay_runtime.models.mlp import Mixture, Mlp
+from forebay_runtime.models.placement import Placement
 from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.rope import rope_frequencies
 from forebay_runtime.models.shard import Stage
 from forebay_runtime.models.vocabulary import Embedding, Head
-from forebay_runtime.models.weights import Placement, WeightReader
+from forebay_runtime.models.weights import WeightReader
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Decoder:
         self.link = link
         blueprint, sizes = config.blueprint, config.sizes
         self.stage = stage = stage or Stage(0, sizes.num_layers, sizes.num_layers)
-        reader = WeightReader(checkpoint, placement, blueprint.family.norm_offset, link.shard)
+        reader = WeightReader(checkpoint, placement, blueprint, link)
         self._embedding = Embedding(sizes, reader, link) if stage.is_first else None
         self._embedding_scale = _embedding_scale(blueprint, placement)
         self._own_layers = blueprint.layers[stage.start : stage.stop]
@@ -121,15 +122,13 @@ class Decoder:
         parts = (self._embedding, *self._layers, self._head)
         return self._norm.nbytes + sum(part.num_bytes for part in parts if part is not None)
 
-    def new_cache(self, num_blocks: int, block_size: int, kind: str = "plain") -> KvCache:
-        """A cache of zeros, every page of it touched; kind: one of ops.KV_KINDS."""
+    def new_cache(self, num_blocks: int, block_size: int) -> KvCache:
+        """A cache of zeros in the placement's number format, every page of it touched."""
         sizes, placement = self.config.sizes, self.placement
         num_heads = self.link.shard.of_copies(sizes.num_kv_heads).share(sizes.num_kv_heads)
         shape = (num_blocks, block_size, num_heads, sizes.head_dim)
-        layers = ops.new_kv_layers(
-            len(self._layers), shape, kind, placement.dtype, placement.device
-        )
-        return KvCache(layers)
+        kind, dtype = placement.kv_storage
+        return KvCache(ops.new_kv_layers(len(self._layers), shape, kind, dtype, placement.device))
 
     def hidden_states(
         self,

@@ -9,6 +9,7 @@ from torch.nn import functional
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.models.link import Link
+from forebay_runtime.models.product import Product
 from forebay_runtime.models.projection import Projection
 from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.shard import Block
@@ -96,7 +97,7 @@ class Mixture:
             )
             for number in range(sizes.num_experts)
         ]
-        self._shared: tuple[Expert, ops.Linear] | None = None
+        self._shared: tuple[Expert, Product] | None = None
         inner = sizes.shared_intermediate_size
         if inner:
             shared, own = ("gate_proj", "up_proj", "down_proj"), Block(inner, link.shard)

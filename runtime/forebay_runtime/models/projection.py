@@ -7,6 +7,7 @@ from torch import Tensor
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.models.link import ALONE, Link
+from forebay_runtime.models.product import Product
 from forebay_runtime.models.residual import Residual
 from forebay_runtime.models.weights import WeightReader
 
@@ -15,7 +16,7 @@ class Projection:
     """A product, and in some families a norm behind it, added to the residual."""
 
     def __init__(
-        self, linear: ops.Linear, norm: Tensor | None, eps: float, link: Link = ALONE
+        self, linear: Product, norm: Tensor | None, eps: float, link: Link = ALONE
     ) -> None:
         """link: to the ranks that have the other inputs of the product."""
         self._linear = linear

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from forebay_kernels import ops
+from forebay_runtime.models.product import Product
 
 
 class Residual:
@@ -34,7 +35,7 @@ class Residual:
         else:
             self._sum = self.total() + x
 
-    def add_product(self, linear: ops.Linear, x: Tensor) -> None:
+    def add_product(self, linear: Product, x: Tensor) -> None:
         """Add the product of x [T, I]."""
         if ops.adds_in_norm(x.device):
             self.add(linear(x))

@@ -8,38 +8,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 from forebay_runtime.loading.cut import ALL, Cut
-from forebay_runtime.models.shard import WHOLE, Block, Shard
+from forebay_runtime.loading.quantised.formats import MatrixFormats
+from forebay_runtime.loading.quantised.product import build_product
+from forebay_runtime.models.link import ALONE, Link
+from forebay_runtime.models.placement import Placement
+from forebay_runtime.models.product import Product
+from forebay_runtime.models.shard import Block
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Where and in which dtype weights live."""
+class Piece:
+    """A rank's part of a stored matrix, num_rows of its outputs."""
 
-    dtype: torch.dtype
-    device: torch.device
+    name: str
+    cut: Cut
+    num_rows: int
 
 
 class WeightReader:
     """One checkpoint's tensors, by Hugging Face's names, for one place."""
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        placement: Placement,
-        norm_offset: int,
-        shard: Shard = WHOLE,
+        self, checkpoint: Checkpoint, placement: Placement, blueprint: Blueprint, link: Link = ALONE
     ) -> None:
-        """norm_offset: what a norm's weights lack where the checkpoint keeps them as trained.
-
-        shard: the part that split_outputs and split_inputs read; all else is read whole.
-        """
+        """link: to the ranks that hold the other parts of what split_outputs and split_inputs read;
+        all else is read whole."""
         self._checkpoint = checkpoint
         self._placement = placement
-        self._norm_offset = norm_offset
-        self._shard = shard
+        self._norm_offset = blueprint.family.norm_offset
+        self._link = link
+        self._formats = MatrixFormats(checkpoint, placement, blueprint.packing)
 
     def vector(self, name: str, size: int) -> Tensor:
         """A vector in float32, on the CPU: factors, that weights are made of."""
@@ -55,7 +57,7 @@ class WeightReader:
 
     def vocabulary(self, name: str, num_rows: int, num_columns: int, num_own_rows: int) -> Tensor:
         """This rank's num_own_rows of a matrix; those beyond its num_rows are zeros."""
-        start = min(num_rows, self._shard.rank * num_own_rows)
+        start = min(num_rows, self._link.shard.rank * num_own_rows)
         stop = min(num_rows, start + num_own_rows)
         out = self._empty(num_own_rows, num_columns)
         cut = Cut((num_rows, num_columns), slice(start, stop))
@@ -63,54 +65,60 @@ class WeightReader:
         out[stop - start :] = 0
         return out
 
-    def linear(self, prefix: str, parts: Mapping[str, int], num_inputs: int) -> ops.Linear:
+    def linear(self, prefix: str, parts: Mapping[str, int], num_inputs: int) -> Product:
         """One product of several parts (name → outputs), whole, with the biases that are there."""
         blocks = {name: (Block(num_rows),) for name, num_rows in parts.items()}
         return self.split_outputs(prefix, blocks, num_inputs)
 
     def split_outputs(
         self, prefix: str, parts: Mapping[str, Sequence[Block]], num_inputs: int
-    ) -> ops.Linear:
+    ) -> Product:
         """One product of several parts (name → blocks of outputs), of each block this rank's own.
 
         A part with several blocks is a matrix that was stored fused.
         """
-        names = [f"{prefix}.{part}" for part in parts]
-        blocks = list(parts.values())
-        sizes = [sum(block.num_own_rows for block in each) for each in blocks]
-        weight = self._empty(sum(sizes), num_inputs)
-        for name, each, rows in zip(names, blocks, weight.split(sizes), strict=True):
-            self._read_blocks(f"{name}.weight", each, (num_inputs,), rows)
-        has_bias = [self._checkpoint.has(f"{name}.bias") for name in names]
-        if not any(has_bias):
-            return ops.Linear(weight)
-        bias = self._empty(sum(sizes)).zero_()
-        for name, each, rows, is_there in zip(
-            names, blocks, bias.split(sizes), has_bias, strict=True
-        ):
-            if is_there:
-                self._read_blocks(f"{name}.bias", each, (), rows)
-        return ops.Linear(weight, bias)
+        pieces = []
+        for part, blocks in parts.items():
+            num_rows = sum(block.num_rows for block in blocks)
+            for block, rows in zip(blocks, _own_rows(blocks), strict=True):
+                cut = Cut((num_rows, num_inputs), rows)
+                pieces.append(Piece(f"{prefix}.{part}", cut, block.num_own_rows))
+        return self._product(pieces, num_inputs, self._biases(pieces))
 
-    def split_inputs(self, name: str, num_outputs: int, num_inputs: int) -> ops.Linear:
+    def split_inputs(self, name: str, num_outputs: int, num_inputs: int) -> Product:
         """This rank's inputs of a product, whose results add up over ranks: one has the bias."""
-        columns = self._shard.part(num_inputs)
-        weight = self._empty(num_outputs, columns.stop - columns.start)
-        cut = Cut((num_outputs, num_inputs), columns=columns)
-        read_tensor(self._checkpoint, f"{name}.weight", weight, cut)
-        if self._shard.rank or not self._checkpoint.has(f"{name}.bias"):
-            return ops.Linear(weight)
-        bias = read_tensor(self._checkpoint, f"{name}.bias", self._empty(num_outputs))
+        columns = self._link.shard.part(num_inputs)
+        piece = Piece(name, Cut((num_outputs, num_inputs), columns=columns), num_outputs)
+        bias = None if self._link.shard.rank else self._biases([piece])
+        return self._product([piece], columns.stop - columns.start, bias, self._link)
+
+    def _product(
+        self, pieces: Sequence[Piece], num_columns: int, bias: Tensor | None, link: Link = ALONE
+    ) -> Product:
+        """link: to the ranks that have the other inputs."""
+        if any(self._formats.choose(piece.name) != "plain" for piece in pieces):
+            matrices = [self._formats.read(piece.name, piece.cut) for piece in pieces]
+            return build_product(
+                matrices, bias, link if self._formats.quantizes_activations else None
+            )
+        sizes = [piece.num_rows for piece in pieces]
+        weight = self._empty(sum(sizes), num_columns)
+        for piece, rows in zip(pieces, weight.split(sizes), strict=True):
+            read_tensor(self._checkpoint, f"{piece.name}.weight", rows, piece.cut)
         return ops.Linear(weight, bias)
 
-    def _read_blocks(
-        self, name: str, blocks: Sequence[Block], width: tuple[int, ...], out: Tensor
-    ) -> None:
-        """Read this rank's rows of each block into out, one block after another."""
-        shape = (sum(block.num_rows for block in blocks), *width)
-        sizes = [block.num_own_rows for block in blocks]
-        for rows, target in zip(_own_rows(blocks), out.split(sizes), strict=True):
-            read_tensor(self._checkpoint, name, target, Cut(shape, rows))
+    def _biases(self, pieces: Sequence[Piece]) -> Tensor | None:
+        """The biases of all pieces, zeros for those without one; None if there is none."""
+        has_bias = [self._checkpoint.has(f"{piece.name}.bias") for piece in pieces]
+        if not any(has_bias):
+            return None
+        sizes = [piece.num_rows for piece in pieces]
+        bias = self._empty(sum(sizes)).zero_()
+        for piece, rows, is_there in zip(pieces, bias.split(sizes), has_bias, strict=True):
+            if is_there:
+                cut = Cut(piece.cut.shape[:1], piece.cut.rows)
+                read_tensor(self._checkpoint, f"{piece.name}.bias", rows, cut)
+        return bias
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self._placement.dtype, device=self._placement.device)

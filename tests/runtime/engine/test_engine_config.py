@@ -12,8 +12,10 @@ from forebay_runtime.config import EngineConfig, StartError
     [
         pytest.param({"device": "tpu"}, "--device tpu is not supported", id="device"),
         pytest.param({"dtype": "int4"}, "--dtype int4 is not supported", id="dtype"),
-        pytest.param({"quantization": "INT8"}, "--quantization INT8 is not supported", id="quant"),
-        pytest.param({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8 is not", id="kv-dtype"),
+        pytest.param({"quantization": "INT3"}, "--quantization INT3 is not supported", id="quant"),
+        pytest.param(
+            {"kv_cache_dtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not", id="kv-dtype"
+        ),
         pytest.param({"tensor_parallel_size": 2}, "--tensor-parallel-size 2 is not", id="tp"),
         pytest.param({"max_model_len": 0}, "--max-model-len 0 is too small", id="length"),
         pytest.param({"max_num_seqs": 0}, "--max-num-seqs 0 is too small", id="seqs"),

@@ -163,7 +163,6 @@ def test_generation_config_says_which_tokens_end(tiny_folder: Path, tmp_path: Pa
         pytest.param(
             {"kv_cache_memory_bytes": 1_000}, "holds 0 tokens, too few for one", id="no-block"
         ),
-        pytest.param({"kv_cache_dtype": "float16"}, "differs from the model's float32", id="kv"),
     ],
 )
 def test_flags_that_the_model_contradicts_are_refused(

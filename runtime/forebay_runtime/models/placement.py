@@ -1,0 +1,33 @@
+"""Where a model lives, and in which number formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from forebay_kernels import ops
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Device and number formats of weights, activations and cache.
+
+    dtype: of activations, and of all weights that are not quantised. rounded_bits: what the layers'
+    plain matrices are rounded to while they are read; None: they stay as they are. kv_cache_dtype:
+    as in EngineConfig.
+    """
+
+    dtype: torch.dtype
+    device: torch.device
+    rounded_bits: int | None = None
+    kv_cache_dtype: str = "auto"
+
+    @property
+    def kv_storage(self) -> tuple[str, torch.dtype]:
+        """The kind of KvLayer, and the dtype of those that are plain."""
+        if self.kv_cache_dtype in ops.KV_KINDS:
+            return self.kv_cache_dtype, self.dtype
+        if self.kv_cache_dtype == "auto":
+            return "plain", self.dtype
+        return "plain", getattr(torch, self.kv_cache_dtype)

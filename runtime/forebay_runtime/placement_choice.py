@@ -1,0 +1,72 @@
+"""Which device and number formats a model gets: by the flags, and by what the checkpoint is."""
+
+from __future__ import annotations
+
+import torch
+
+from forebay_budget.demand import faults_of_formats
+from forebay_budget.rounding import ROUNDED_BITS
+from forebay_budget.terms import DTYPE_BYTES
+from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.loading.description import Description
+from forebay_runtime.models.placement import Placement
+
+_FLAGS = {"quantization": "--quantization", "kv_cache_dtype": "--kv-cache-dtype"}
+
+
+def choose_placement(config: EngineConfig, described: Description) -> Placement:
+    """A GPU where there is one; on a CPU float32, else the checkpoint's dtype.
+
+    Raises: StartError if what was asked is not there, or not to be had of this model.
+    """
+    has_gpu = torch.cuda.is_available()
+    kind = config.device if config.device != "auto" else "cuda" if has_gpu else "cpu"
+    if kind == "cuda" and not has_gpu:
+        raise StartError(_explain_no_gpu())
+    name = config.dtype
+    if name == "auto":
+        name = "float32" if kind == "cpu" else described.inspection.config.dtype
+    kv_cache_dtype = name if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
+    _check_formats(config, described, kv_cache_dtype)
+    if kind == "cuda" and kv_cache_dtype in DTYPE_BYTES and kv_cache_dtype != name:
+        raise StartError(
+            f"--kv-cache-dtype {kv_cache_dtype} differs from the model's {name}, which a GPU's "
+            "attention does not mix; choose auto, fp8, int8 or int4"
+        )
+    return Placement(
+        getattr(torch, name), torch.device(kind), _rounded_bits(config, described), kv_cache_dtype
+    )
+
+
+def _check_formats(config: EngineConfig, described: Description, kv_cache_dtype: str) -> None:
+    packing, asked = described.blueprint.packing, config.quantization
+    if asked in ("awq", "gptq", "compressed-tensors") and (
+        packing is None or packing.method != asked
+    ):
+        stored = described.inspection.quantization or "not quantised"
+        raise StartError(
+            f"--quantization {asked} asks for a checkpoint of that kind, but this one is {stored}; "
+            "choose Auto, which takes it as it is"
+        )
+    sizes = described.inspection.config
+    for fault in faults_of_formats(sizes, _FLAGS, asked, kv_cache_dtype):
+        raise StartError(fault.removesuffix("."))
+
+
+def _rounded_bits(config: EngineConfig, described: Description) -> int | None:
+    """None for a checkpoint that is quantised already."""
+    is_packed = described.blueprint.packing is not None
+    return None if is_packed else ROUNDED_BITS.get(config.quantization)
+
+
+def _explain_no_gpu() -> str:
+    """A pod says it as its last words, to people who did not write its command line."""
+    if torch.version.cuda is None:
+        return (
+            "--device cuda was asked, but this torch was built without CUDA; use an image or a "
+            "torch with CUDA, or choose --device cpu"
+        )
+    return (
+        "--device cuda was asked, but torch sees no GPU; start it where the driver and a GPU are "
+        "visible (a container needs the GPU's runtime class), or choose --device cpu"
+    )

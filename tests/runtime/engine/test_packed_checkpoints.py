@@ -1,0 +1,249 @@
+"""A quantised checkpoint answers token by token as the plain one of the numbers that it stands for.
+
+Files are built by the formats' published layouts, apart from the runtime; transformers needs a
+package for each method, and reads the plain ones.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from forebay_budget.inspection import ModelError
+from forebay_runtime.assembly import build_engine
+from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.engine import Engine
+from greedy import best_tokens, greedy_answers
+from packed_models import (
+    Grid,
+    Method,
+    pack_awq,
+    pack_bytes,
+    pack_compressed,
+    pack_gptq,
+    save_packed,
+)
+from tiny_model import save_tiny
+
+PROMPTS = {
+    name: [(step * place + 3) % 131 for place in range(length)]
+    for name, step, length in (("a", 7, 23), ("b", 11, 5), ("c", 29, 41))
+}
+NUM_TOKENS = 12
+
+
+def gptq(bits: int = 4, group: int = 32, **stated: Any) -> dict[str, Any]:
+    return {"quant_method": "gptq", "bits": bits, "group_size": group, **stated}
+
+
+def compressed(form: str, bits: int, **weights: Any) -> dict[str, Any]:
+    scheme = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": 32} | weights
+    group = {"targets": ["Linear"], "weights": scheme, "input_activations": None}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"],
+    }
+
+
+def pack_gptq_v2(rounded: Any, bits: int) -> dict[str, Any]:
+    return pack_gptq(rounded, bits, lack=0)
+
+
+METHODS = {
+    "awq": Method(
+        {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"}, Grid(), pack_awq
+    ),
+    "gptq": Method(gptq(sym=True), Grid(is_symmetric=True), pack_gptq),
+    "gptq-asymmetric": Method(gptq(sym=False), Grid(), pack_gptq),
+    "gptq-v2": Method(gptq(sym=False, checkpoint_format="gptq_v2"), Grid(), pack_gptq_v2),
+    "gptq-reordered": Method(gptq(sym=False, desc_act=True), Grid(is_reordered=True), pack_gptq),
+    "gptq-8-bits": Method(gptq(8, sym=False), Grid(8), pack_gptq),
+    "gptq-8-bits-rows": Method(gptq(8, -1, sym=True), Grid(8, 0, is_symmetric=True), pack_gptq),
+    "gptq-rows": Method(gptq(4, -1, sym=False, desc_act=True), Grid(4, 0), pack_gptq),
+    "packed": Method(
+        compressed("pack-quantized", 4, symmetric=True),
+        Grid(is_symmetric=True),
+        pack_compressed,
+    ),
+    "packed-asymmetric-reordered": Method(
+        compressed("pack-quantized", 4, symmetric=False, actorder="group"),
+        Grid(is_reordered=True),
+        pack_compressed,
+    ),
+    "packed-8-bits-rows": Method(
+        compressed("pack-quantized", 8, symmetric=True, strategy="channel", group_size=None),
+        Grid(8, 0, is_symmetric=True),
+        pack_compressed,
+    ),
+    "bytes": Method(
+        compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None),
+        Grid(8, 0, is_symmetric=True),
+        pack_bytes,
+    ),
+}
+
+
+def load(path: Path, **flags: Any) -> Engine:
+    flags = {"max_num_seqs": 4, "max_num_batched_tokens": 32, "max_model_len": 128, **flags}
+    return build_engine(EngineConfig(path, device="cpu", dtype="float32", block_size=8, **flags))
+
+
+def save_both(
+    tmp_path: Path,
+    method: Method,
+    family: str = "llama",
+    skipped: tuple[str, ...] = (),
+    **sizes: Any,
+) -> tuple[Path, Path]:
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    save_tiny(plain, family, **sizes)
+    save_packed(plain, packed, method, skipped)
+    return plain, packed
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_packed_checkpoint_answers_as_the_plain_one_it_stands_for(
+    name: str, tmp_path: Path
+) -> None:
+    plain, packed = save_both(tmp_path, METHODS[name])
+    answers = greedy_answers(load(packed), PROMPTS, NUM_TOKENS)
+
+    assert answers == greedy_answers(load(plain), PROMPTS, NUM_TOKENS)
+    oracle = AutoModelForCausalLM.from_pretrained(plain)
+    for prompt, answer in answers.items():
+        assert best_tokens(oracle, PROMPTS[prompt], answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "skipped"),
+    [
+        pytest.param("llama", {"attention_bias": True, "mlp_bias": True}, (), id="biases"),
+        pytest.param("llama", {}, ("q_proj", "1.mlp.up_proj"), id="parts-of-a-product-skipped"),
+        pytest.param("llama", {"tie_word_embeddings": True}, ("0.mlp.down_proj",), id="tied"),
+        pytest.param("phi3", {}, (), id="fused"),
+        pytest.param("mixtral", {}, (), id="experts"),
+        pytest.param("qwen2_moe", {}, ("shared_expert.up_proj",), id="a-shared-expert"),
+        pytest.param("gemma2", {}, (), id="norms-behind"),
+    ],
+)
+def test_of_every_shape_of_model(
+    family: str, sizes: dict[str, Any], skipped: tuple[str, ...], tmp_path: Path
+) -> None:
+    plain, packed = save_both(tmp_path, METHODS["gptq-asymmetric"], family, skipped, **sizes)
+
+    assert greedy_answers(load(packed), PROMPTS, NUM_TOKENS) == greedy_answers(
+        load(plain), PROMPTS, NUM_TOKENS
+    )
+
+
+def test_parts_that_are_ordered_differently_are_products_side_by_side(tmp_path: Path) -> None:
+    plain, packed = save_both(tmp_path, METHODS["gptq-reordered"])
+    stored = load_file(packed / "model.safetensors")
+    name, originals = "model.layers.0.self_attn.k_proj", load_file(plain / "model.safetensors")
+    order = torch.randperm(96, generator=torch.Generator().manual_seed(5))
+    # The same columns elsewhere: codes are packed down the columns, so they are unpacked first.
+    words = stored[f"{name}.qweight"]
+    codes = torch.stack([words >> (4 * place) & 15 for place in range(8)], 1).flatten(0, 1)[order]
+    shifted = codes.unflatten(0, (-1, 8)).long() << (4 * torch.arange(8)).view(1, -1, 1)
+    packed_again = shifted.sum(1).to(torch.uint32).view(torch.int32)
+    stored[f"{name}.qweight"] = packed_again
+    stored[f"{name}.g_idx"] = stored[f"{name}.g_idx"][order]
+    originals[f"{name}.weight"] = originals[f"{name}.weight"][:, order].contiguous()
+    save_file(stored, packed / "model.safetensors", metadata={"format": "pt"})
+    save_file(originals, plain / "model.safetensors", metadata={"format": "pt"})
+
+    assert greedy_answers(load(packed), PROMPTS, NUM_TOKENS) == greedy_answers(
+        load(plain), PROMPTS, NUM_TOKENS
+    )
+
+
+INT8_TOKENS = {
+    "num_bits": 8,
+    "type": "int",
+    "strategy": "token",
+    "dynamic": True,
+    "symmetric": True,
+}
+
+
+def test_rounded_activations_answer_as_an_oracle_that_rounds_them(tmp_path: Path) -> None:
+    stated = compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None)
+    stated["config_groups"]["group_0"]["input_activations"] = INT8_TOKENS
+    method = replace(METHODS["bytes"], stated=stated)
+    plain, packed = save_both(tmp_path, method)
+    oracle = AutoModelForCausalLM.from_pretrained(plain)
+
+    def round_inputs(module: torch.nn.Module, inputs: Any) -> Any:
+        scale = inputs[0].abs().amax(-1, keepdim=True).clamp(min=1e-20) / 127
+        return ((inputs[0] / scale).round() * scale,)
+
+    for name, module in oracle.named_modules():
+        if isinstance(module, torch.nn.Linear) and ".layers." in name:
+            module.register_forward_pre_hook(round_inputs)
+    answers = greedy_answers(load(packed), PROMPTS, NUM_TOKENS)
+    for prompt, answer in answers.items():
+        assert best_tokens(oracle, PROMPTS[prompt], answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        pytest.param(
+            {"quantization": "INT8"},
+            "--quantization is INT8, but the checkpoint's weights are quantised to 4 bits already",
+            id="rounded-twice",
+        ),
+        pytest.param(
+            {"quantization": "gptq"},
+            "--quantization gptq asks .* this one is awq, 4 bits, groups of 32; choose Auto",
+            id="another-method",
+        ),
+    ],
+)
+def test_a_flag_that_the_checkpoint_contradicts_is_refused(
+    flags: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    _, packed = save_both(tmp_path, METHODS["awq"])
+    with pytest.raises(StartError, match=sentence):
+        load(packed, **flags)
+
+
+@pytest.mark.parametrize("asked", ["None", "Auto", "INT4", "awq"])
+def test_a_quantised_checkpoint_is_served_as_it_is(asked: str, tmp_path: Path) -> None:
+    _, packed = save_both(tmp_path, METHODS["awq"])
+    model = load(packed, quantization=asked).runner.model
+    inner, rest = 2 * (96 * (2 * 192 + 2 * 96) + 3 * 160 * 96), 2 * 131 * 96 + 5 * 96
+
+    assert model.num_bytes == inner * (16 + 2 + 1) // 32 + 4 * rest
+
+
+def damage(folder: Path, ending: str, value: Any) -> None:
+    stored = load_file(folder / "model.safetensors")
+    name = next(name for name in stored if name.endswith(ending))
+    stored[name] = value(stored[name])
+    save_file(stored, folder / "model.safetensors")
+
+
+def test_an_index_of_unequal_groups_is_refused_by_the_matrix_name(tmp_path: Path) -> None:
+    _, packed = save_both(tmp_path, METHODS["gptq-reordered"])
+    damage(packed, "q_proj.g_idx", torch.zeros_like)
+
+    with pytest.raises(ModelError, match=r"q_proj cannot be served as it is packed: g_idx does"):
+        load(packed)
+
+
+def test_a_config_that_hides_the_packing_is_refused(tmp_path: Path) -> None:
+    _, packed = save_both(tmp_path, METHODS["awq"])
+    document = json.loads((packed / "config.json").read_text())
+    del document["quantization_config"]
+    (packed / "config.json").write_text(json.dumps(document))
+
+    with pytest.raises(ModelError, match=r"lacks 14 of .*q_proj\.weight"):
+        load(packed)
