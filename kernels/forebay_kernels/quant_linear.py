@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from forebay_kernels.portable import quant_linear
+from forebay_kernels.choice import uses_triton
+from forebay_kernels.portable import quant_linear as portable
 from forebay_kernels.quant_matrix import QuantMatrix
 
 
@@ -16,13 +17,20 @@ class QuantLinear:
 
     def __init__(self, matrix: QuantMatrix, bias: Tensor | None = None) -> None:
         self.num_bytes = matrix.num_bytes + (bias.nbytes if bias is not None else 0)
-        self._matrix = matrix
-        self._bias = bias
+        self.matrix = matrix
+        self.bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
-        return quant_linear.quant_linear(x, self._matrix, self._bias)
+        return self._multiply(x, None)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """The product plus residual [T, N], in one pass."""
-        return quant_linear.quant_linear(x, self._matrix, self._bias, residual)
+        return self._multiply(x, residual)
+
+    def _multiply(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        if uses_triton(x.device):
+            from forebay_kernels.gpu.gemm_quant import quant_linear
+
+            return quant_linear(x, self.matrix, self.bias, residual)
+        return portable.quant_linear(x, self.matrix, self.bias, residual)

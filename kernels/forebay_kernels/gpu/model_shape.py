@@ -31,11 +31,15 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Weights:
-    """How matrices are stored; group_size: inputs that share a scale, 0: all of a row's."""
+    """How matrices are stored.
+
+    group_size: inputs that share a scale, 0: all of a row's. scale_dtype: None: the activations'.
+    """
 
     format: WeightFormat = "dense"
     group_size: int = 0
     has_zero_points: bool = False
+    scale_dtype: Dtype | None = None
 
 
 @dataclass(frozen=True)

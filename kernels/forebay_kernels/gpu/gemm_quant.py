@@ -1,0 +1,248 @@
+"""x @ weight.T + bias + residual with a weight in four or eight bits, dequantised in registers.
+
+Up to 16 rows the inputs may be split over programs, whose parts split_sum adds up in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from forebay_kernels.choice import is_interpreted
+from forebay_kernels.gpu.architecture import Architecture, architecture_of
+from forebay_kernels.gpu.launch_tables.gemm_quant import TABLE
+from forebay_kernels.gpu.model_shape import Dtype, ModelShape
+from forebay_kernels.gpu.quant_product import quant_product
+from forebay_kernels.gpu.split_sum import split_sum
+from forebay_kernels.gpu.variant import Launch, Variant
+from forebay_kernels.portable.batch_invariant import is_on
+from forebay_kernels.quant_matrix import QuantMatrix
+
+_CHUNK_BYTES = 64
+"""Of an output's codes, that a program of few rows takes at a time, unless a group has more."""
+_MOST_SPLIT_ROWS = 16
+_PROGRAMS = 768
+"""That are wanted at once: some of every size on each of a GPU's hundred and some multiprocessors,
+so that none waits for the last."""
+_LEAST_CHUNKS = 4
+"""Of a split; with fewer, starting would take longer than reading."""
+_INVARIANT_ROWS = 64
+"""The launch for so many rows serves all numbers of rows where results must not depend on it."""
+
+
+@triton.jit(
+    do_not_specialize=[
+        "num_rows",
+        "num_inputs",
+        "chunks_a_split",
+        "num_splits",
+        "has_bias",
+        "has_residual",
+    ]
+)
+def gemm_quant_kernel(
+    # x [T, K], rows stride_x apart; out, residual [T, N]; bias [N]; parts [S, T, N] float32
+    x,
+    words,
+    scales,
+    zeros,
+    bias,
+    residual,
+    out,
+    parts,
+    num_rows,
+    num_outputs,
+    num_inputs,
+    stride_x,
+    chunks_a_split,
+    num_splits,
+    has_bias,
+    has_residual,
+    BITS: tl.constexpr,
+    IS_GROUPED: tl.constexpr,
+    HAS_ZEROS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    CHUNKS: tl.constexpr,
+):
+    # Neighbours in the grid share a tile of weights.
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    outputs = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    split = tl.program_id(2)
+    first = split * chunks_a_split
+    last = tl.minimum(first + chunks_a_split, tl.cdiv(num_inputs, BLOCK_K))
+    has_row = rows < num_rows
+    total = quant_product(
+        x + rows.to(tl.int64) * stride_x,
+        has_row,
+        words,
+        scales,
+        zeros,
+        outputs,
+        num_outputs,
+        num_inputs,
+        first,
+        last,
+        BITS,
+        IS_GROUPED,
+        HAS_ZEROS,
+        BLOCK_M,
+        BLOCK_N,
+        BLOCK_K,
+        CHUNKS,
+    )
+    has_output = outputs < num_outputs
+    mask = has_output[:, None] & has_row[None, :]
+    places = rows.to(tl.int64)[None, :] * num_outputs + outputs[:, None]
+    if num_splits > 1:
+        size = num_rows.to(tl.int64) * num_outputs
+        tl.store(parts + split * size + places, total, mask=mask)
+    else:
+        if has_bias:
+            total += tl.load(bias + outputs, mask=has_output, other=0.0).to(tl.float32)[:, None]
+        if has_residual:
+            total += tl.load(residual + places, mask=mask, other=0.0).to(tl.float32)
+        tl.store(out + places, total.to(out.dtype.element_ty), mask=mask)
+
+
+def quant_linear(
+    x: Tensor, matrix: QuantMatrix, bias: Tensor | None = None, residual: Tensor | None = None
+) -> Tensor:
+    """x @ weight.T + bias + residual.
+
+    Shapes: x [T, num_inputs]; bias [N]; residual, out [T, N].
+    Raises: ValueError for bf16 under the interpreter, which is silently wrong there.
+    """
+    if is_interpreted() and x.dtype == torch.bfloat16:
+        raise ValueError("Triton's interpreter computes bf16 wrongly; use float32 or float16")
+    if matrix.input_order is not None:
+        x = x.index_select(1, matrix.input_order)
+    x = x.contiguous()
+    num_rows, num_outputs = x.shape[0], matrix.num_outputs
+    launch = choose_launch(num_rows, architecture_of(x.device))
+    constants = {
+        **launch.tiles,
+        **chunk_constants(launch, matrix.bits, matrix.group_size),
+        "HAS_ZEROS": matrix.zeros is not None,
+    }
+    num_columns = triton.cdiv(num_outputs, constants["BLOCK_N"])
+    num_splits, chunks_a_split = _split(num_rows, num_columns, matrix.num_stored, constants)
+    out = x.new_empty(num_rows, num_outputs)
+    # None where nothing is split, but of the one dtype that the kernel is compiled for.
+    num_parts = num_splits if num_splits > 1 else 0
+    parts = x.new_empty(num_parts, num_rows, num_outputs, dtype=torch.float32)
+    gemm_quant_kernel[(triton.cdiv(num_rows, constants["BLOCK_M"]), num_columns, num_splits)](
+        x,
+        matrix.words,
+        matrix.scales,
+        matrix.words if matrix.zeros is None else matrix.zeros,
+        out if bias is None else bias,
+        out if residual is None else residual.contiguous(),
+        out,
+        parts,
+        num_rows,
+        num_outputs,
+        matrix.num_stored,
+        x.stride(0),
+        chunks_a_split,
+        num_splits,
+        int(bias is not None),
+        int(residual is not None),
+        **constants,
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+    )
+    if num_splits > 1:
+        split_sum(parts, out, bias, residual)
+    return out
+
+
+def choose_launch(num_rows: int, architecture: Architecture) -> Launch:
+    """The launch for so many rows, or for all numbers of them where results must not tell."""
+    return TABLE.choose(architecture, num_rows=_INVARIANT_ROWS if is_on() else num_rows)
+
+
+def chunk_constants(launch: Launch, bits: int, group_size: int | None) -> dict[str, int | bool]:
+    """What quant_product's constants are for a matrix: a chunk is a group where there are some."""
+    num_inputs = _CHUNK_BYTES * 8 // bits
+    size = group_size or num_inputs
+    has_few_rows = launch.tiles["BLOCK_M"] <= _MOST_SPLIT_ROWS
+    return {
+        "BITS": bits,
+        "IS_GROUPED": group_size is not None,
+        "BLOCK_K": size,
+        "CHUNKS": max(1, num_inputs // size) if has_few_rows else 1,
+    }
+
+
+def _split(
+    num_rows: int, num_columns: int, num_inputs: int, constants: Mapping[str, int]
+) -> tuple[int, int]:
+    """Into how many parts the inputs are cut, and the chunks of each."""
+    num_chunks = triton.cdiv(num_inputs, constants["BLOCK_K"])
+    if is_on() or num_rows > _MOST_SPLIT_ROWS:
+        return 1, num_chunks
+    most = num_chunks // (constants["CHUNKS"] * _LEAST_CHUNKS)
+    num_splits = max(1, min(triton.cdiv(_PROGRAMS, num_columns), most))
+    steps = triton.cdiv(triton.cdiv(num_chunks, num_splits), constants["CHUNKS"])
+    chunks_a_split = steps * constants["CHUNKS"]
+    return triton.cdiv(num_chunks, chunks_a_split), chunks_a_split
+
+
+def variants(shape: ModelShape) -> Iterator[Variant]:
+    """A compilation for each launch that numbers of rows come to."""
+    weights = shape.weights
+    if weights.format not in ("int4", "int8"):
+        return
+    bits = 4 if weights.format == "int4" else 8
+    kinds = f"{shape.dtype}-{weights.format}-g{weights.group_size}-z{int(weights.has_zero_points)}"
+    for num_rows in (_INVARIANT_ROWS,) if shape.is_batch_invariant else (1, 16, 64, 128):
+        launch = TABLE.choose(shape.architecture, num_rows=num_rows)
+        constants = {
+            **launch.tiles,
+            **chunk_constants(launch, bits, weights.group_size or None),
+            "HAS_ZEROS": weights.has_zero_points,
+        }
+        num_outputs, num_inputs = 2 * shape.intermediate_size, shape.hidden_size
+        yield Variant(
+            name=f"gemm_quant/m{launch.tiles['BLOCK_M']}-n{launch.tiles['BLOCK_N']}-{kinds}",
+            kernel=gemm_quant_kernel,
+            signature=_signature(shape.dtype, weights.scale_dtype or shape.dtype),
+            constants=constants,
+            launch=launch,
+            aligned=_ALIGNED,
+            uses_tensor_cores=True,
+            sized_for=f"{num_rows} x {num_inputs} by {num_outputs}",
+            bytes_moved=num_outputs * num_inputs * bits // 8
+            + num_outputs * (num_inputs // weights.group_size if weights.group_size else 1) * 2
+            + 2 * num_rows * (num_inputs + num_outputs),
+            flops=2 * num_rows * num_outputs * num_inputs,
+        )
+
+
+def _signature(dtype: Dtype, scale_dtype: Dtype) -> dict[str, str]:
+    pointer = f"*{dtype}"
+    tensors = {"x": pointer, "words": "*u8", "scales": f"*{scale_dtype}", "zeros": "*u8"}
+    tensors |= dict.fromkeys(("bias", "residual", "out"), pointer) | {"parts": "*fp32"}
+    return tensors | dict.fromkeys(_NUMBERS, "i32")
+
+
+_NUMBERS = (
+    "num_rows",
+    "num_outputs",
+    "num_inputs",
+    "stride_x",
+    "chunks_a_split",
+    "num_splits",
+    "has_bias",
+    "has_residual",
+)
+_ALIGNED = frozenset(
+    ("x", "words", "scales", "zeros", "bias", "residual", "out", "parts")
+    + ("num_outputs", "stride_x")
+)
