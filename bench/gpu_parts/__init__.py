@@ -1,0 +1,1 @@
+"""The parts of bench/gpu.py: each yields figures, in a process of its own."""
