@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from forebay_runtime.assembly import build_engine
@@ -39,7 +40,7 @@ def _measure(run: Run, model: str, folder: Path) -> Iterator[Figure]:
     config = config_of(model, is_tiny=run.is_tiny)
     write_random_model(folder, config)
     start = time.perf_counter()
-    engine = build_engine(_engine_config(run, folder))
+    engine = build_engine(engine_config(run, folder))
     built = time.perf_counter()
     yield Figure(f"{model}: start, weights and cache", built - start, "s")
     engine.warm_up()
@@ -54,7 +55,8 @@ def _measure(run: Run, model: str, folder: Path) -> Iterator[Figure]:
     yield Figure(f"{model}: shapes met cold while serving", engine.num_cold, "", most=0)
 
 
-def _engine_config(run: Run, folder: Path) -> EngineConfig:
+def engine_config(run: Run, folder: Path) -> EngineConfig:
+    """The engine's flags, the same for all models."""
     sizes = run.sizes
     return EngineConfig(
         folder,
@@ -169,7 +171,7 @@ def _gaps(model: str, bench: _Bench, num_seqs: int) -> Figure:
     spans = sorted(
         (event.time_range.start, event.time_range.end)
         for event in profiled.events()
-        if event.device_type == torch.autograd.DeviceType.CUDA
+        if event.device_type == DeviceType.CUDA
     )
     share = longest_gaps_share(spans, _PROFILED_STEPS - 1)
     return Figure(f"{model}: gaps between steps, {num_seqs} at once", share, "share", most=0.05)

@@ -49,7 +49,7 @@ def test_a_bad_kernel_is_found_out(variant, architecture, fault):
 
 def faults_by_job(jobs):
     results = list(compile_jobs(jobs))
-    assert len(results) == len(jobs)
+    assert len(results) == len(jobs) > 0
     return {result.job: result.faults for result in results if result.faults}
 
 
