@@ -7,9 +7,10 @@ HTTP never reach this far. Imports no torch.
 from __future__ import annotations
 
 import random
+from array import array
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, Protocol
+from functools import cached_property, partial
+from typing import Literal, NamedTuple, Protocol
 
 from forebay_runtime.scheduling.prefix import Prefix
 
@@ -126,13 +127,15 @@ class Request:
     """Set for an embedding: nothing is sampled, the last hidden states are pooled."""
     output_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
+    is_running: bool = False
+    """Does it take part in steps, and not wait?"""
     num_flying_tokens: int = 0
     """Tokens that steps in flight compute; 0 again if a preemption threw these away."""
     num_pending_tokens: int = 0
     """Tokens that steps in flight sample: they count, and the host does not know their ids yet."""
     pending_row: int | None = None
     """Where among the samples of the step in flight its pending token is."""
-    block_ids: list[int] = field(default_factory=list)
+    block_ids: array[int] = field(default_factory=partial(array, "i"))
     """The block table; its first num_unheld_blocks fell out of the window and are not held."""
     num_unheld_blocks: int = 0
     prefixes: list[Prefix] = field(default_factory=list)
@@ -156,10 +159,15 @@ class Request:
         """63 bits of chance, once for each sampled token; a preempted request does not redraw."""
         return self._random.getrandbits(63)
 
-    @property
+    @cached_property
     def samples(self) -> bool:
         """Does it want tokens, or only what its prompt gives?"""
         return self.pooling is None and self.sampling.max_tokens > 0
+
+    @cached_property
+    def num_wanted_tokens(self) -> int:
+        """As many tokens as it has at most, the prompt's and those it asked for."""
+        return len(self.prompt_token_ids) + self.sampling.max_tokens
 
     @cached_property
     def needs_known_tokens(self) -> bool:
@@ -188,7 +196,7 @@ class Request:
         return len(self.block_ids) - self.num_unheld_blocks
 
     @property
-    def held_block_ids(self) -> list[int]:
+    def held_block_ids(self) -> array[int]:
         """The blocks that are its to read: all but those behind its window."""
         return self.block_ids[self.num_unheld_blocks :]
 
@@ -210,12 +218,19 @@ class Request:
     @property
     def num_coming_tokens(self) -> int:
         """Tokens known and pending."""
-        return self.num_tokens + self.num_pending_tokens
+        return len(self.prompt_token_ids) + len(self.output_token_ids) + self.num_pending_tokens
 
     @property
     def num_missing_tokens(self) -> int:
         """Tokens, pending ones too, that neither are computed nor fly."""
-        return self.num_coming_tokens - self.num_launched_tokens
+        return self.num_coming_tokens - self.num_computed_tokens - self.num_flying_tokens
+
+    def token_at(self, place: int) -> int:
+        """A known token, counted from the prompt's first."""
+        num_prompt = len(self.prompt_token_ids)
+        if place < num_prompt:
+            return self.prompt_token_ids[place]
+        return self.output_token_ids[place - num_prompt]
 
     def token_ids(self, start: int, end: int) -> list[int]:
         """The known tokens [start, end), counted from the prompt's first."""
@@ -225,8 +240,7 @@ class Request:
         return self.prompt_token_ids[start:end] + self.output_token_ids[: max(0, end - num_prompt)]
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """What one step gave one request.
 
     token_ids are new in this step, a stop token included, and logprobs are theirs where asked.

@@ -6,8 +6,10 @@ process and, where several share a model, in every one of them. Only numpy, smal
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,42 +92,52 @@ def describe_step(batch: Batch, block_size: int) -> StepInputs:
     ends = np.cumsum(query_lens)
     tokens = np.empty((4, batch.num_tokens), np.int64)
     block_tables = _block_tables(chunks, block_size)
-    _fill_tokens(tokens, chunks)
+    num_single = _fill_single_tokens(tokens, chunks)
+    _fill_longer(tokens[:, num_single:], chunks[num_single:])
     sequences = np.repeat(np.arange(len(chunks)), query_lens)
     blocks = tokens[_POSITIONS] // block_size
     tokens[_SLOTS] = tokens[_POSITIONS] + (block_tables[sequences, blocks] - blocks) * block_size
-    tokens[_CARRIED] = -1
     rows = [-1 if chunk.carried_row is None else chunk.carried_row for chunk in chunks]
+    tokens[_CARRIED] = -1
     tokens[_CARRIED, ends - 1] = rows
     return StepInputs(
         tokens,
         tuple(query_lens),
-        tuple(chunk.end for chunk in chunks),
+        tuple([chunk.start + chunk.num_tokens for chunk in chunks]),
         block_tables,
         ends[[chunk.catches_up for chunk in chunks]] - 1,
         max(rows) >= 0,
     )
 
 
-def _fill_tokens(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> None:
+def _fill_single_tokens(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> int:
+    """Write id and position of the chunks of one token that stand first; returns how many."""
+    single = list(takewhile(lambda chunk: chunk.num_tokens == 1, chunks))
+    tokens[_TOKEN_IDS, : len(single)] = [
+        chunk.request.token_at(chunk.start) if chunk.carried_row is None else 0 for chunk in single
+    ]
+    tokens[_POSITIONS, : len(single)] = [chunk.start for chunk in single]
+    return len(single)
+
+
+def _fill_longer(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> None:
     """Write each token's id and position."""
-    token_ids, positions = tokens[_TOKEN_IDS], tokens[_POSITIONS]
     row = 0
     for chunk in chunks:
         end = row + chunk.num_tokens
         known = chunk.request.token_ids(chunk.start, chunk.end)
-        token_ids[row : row + len(known)] = known
-        token_ids[row + len(known) : end] = 0
-        positions[row:end] = np.arange(chunk.start, chunk.end)
+        tokens[_TOKEN_IDS, row : row + len(known)] = known
+        tokens[_TOKEN_IDS, row + len(known) : end] = 0
+        tokens[_POSITIONS, row:end] = np.arange(chunk.start, chunk.end)
         row = end
 
 
 def _block_tables(chunks: Sequence[Chunk], block_size: int) -> NDArray[np.int32]:
     """[S, M]; a request of warm-up has no blocks, and all its tokens lie in block 0."""
-    num_blocks = -(-max(chunk.end for chunk in chunks) // block_size)
-    num_blocks = max(num_blocks, max(len(chunk.request.block_ids) for chunk in chunks))
-    tables = np.zeros((len(chunks), num_blocks), np.int32)
-    for row, chunk in zip(tables, chunks, strict=True):
-        block_ids = chunk.request.block_ids
-        row[: len(block_ids)] = block_ids
-    return tables
+    tables = [chunk.request.block_ids for chunk in chunks]
+    num_blocks = -(-max([chunk.start + chunk.num_tokens for chunk in chunks]) // block_size)
+    num_blocks = max(num_blocks, max(map(len, tables)))
+    zeros = memoryview(array("i", bytes(4 * num_blocks)))
+    # One copy in C for each, as there may be hundreds of requests of hundreds of blocks.
+    rows = b"".join([part for ids in tables for part in (ids, zeros[len(ids) :])])
+    return np.frombuffer(rows, np.int32).reshape(len(chunks), num_blocks)

@@ -31,7 +31,10 @@ class Rules:
 
 
 class Admission:
-    """The rules, held against those that run and the blocks that they leave."""
+    """The rules, held against those that run and the blocks that they leave.
+
+    What those that run lack is added up once for all decisions of a step.
+    """
 
     def __init__(
         self, allocator: Allocator, limits: Limits, rules: Rules, running: OrderedRequests
@@ -41,6 +44,17 @@ class Admission:
         self._limits = limits
         self._rules = rules
         self._running = running
+        self._num_promised: int | None = None
+        """What all that run lack still, once somebody asked, until forget_promised."""
+
+    def forget_promised(self) -> None:
+        """Say that requests were computed, or stopped, since the last decision."""
+        self._num_promised = None
+
+    def note_started(self, request: Request) -> None:
+        """Say that a request has started, and nothing else happened since the last decision."""
+        if self._num_promised is not None:
+            self._num_promised += self._num_blocks_lacked(request)
 
     def has_seat_for(self, request: Request) -> bool:
         """Is a seat free, or held by someone who would have to give it up?"""
@@ -95,10 +109,15 @@ class Admission:
 
     def _num_blocks_promised(self, num_staying: int) -> int:
         """What the most urgent of those that run lack still."""
-        return sum(
-            max(0, self._num_blocks_at_once(r, r.num_unheld_blocks) - r.num_held_blocks)
-            for r in self._running.first(num_staying)
-        )
+        if num_staying < len(self._running):
+            return sum(map(self._num_blocks_lacked, self._running.first(num_staying)))
+        if self._num_promised is None:
+            self._num_promised = sum(map(self._num_blocks_lacked, self._running))
+        return self._num_promised
+
+    def _num_blocks_lacked(self, running: Request) -> int:
+        num_wanted = self._num_blocks_at_once(running, running.num_unheld_blocks)
+        return max(0, num_wanted - running.num_held_blocks)
 
     def _num_blocks_at_once(self, request: Request, num_unseen: int) -> int:
         """Blocks for all tokens known and, unless that one is never computed, the next."""

@@ -90,7 +90,7 @@ class Allocator:
         """Give a waiting request what the cache has of it."""
         self.pool.share(hit.block_ids)
         # What the window does not reach is never read; the table has a valid id there all the same.
-        request.block_ids = [*hit.block_ids[:1] * hit.num_skipped_blocks, *hit.block_ids]
+        request.block_ids.extend(hit.block_ids[:1] * hit.num_skipped_blocks + hit.block_ids)
         request.num_unheld_blocks = hit.num_skipped_blocks
         request.num_computed_tokens = hit.num_blocks * self.pool.block_size
         for prefix in request.prefixes[hit.num_blocks :]:
@@ -98,23 +98,29 @@ class Allocator:
 
     def grow(self, request: Request, num_tokens: int) -> int:
         """Give a request blocks for as many of its next num_tokens as fit; returns how many."""
-        num_slots = (len(request.block_ids) + self.pool.num_free_blocks) * self.pool.block_size
+        num_held, size = len(request.block_ids), self.pool.block_size
         num_launched = request.num_launched_tokens
+        if num_launched + num_tokens <= num_held * size:
+            return num_tokens
+        num_slots = (num_held + self.pool.num_free_blocks) * size
         num_fitting = min(num_tokens, num_slots - num_launched)
-        if num_fitting > 0:
-            num_blocks = self.pool.num_blocks_for(num_launched + num_fitting)
-            request.block_ids += self.pool.allocate(max(0, num_blocks - len(request.block_ids)))
+        num_blocks = self.pool.num_blocks_for(num_launched + num_fitting)
+        if num_blocks > num_held:
+            request.block_ids.extend(self.pool.allocate(num_blocks - num_held))
         return num_fitting
 
     def note_computed(self, request: Request, num_tokens: int) -> None:
         """Say that a request's tokens up to num_tokens are computed: publish, and let go."""
-        first = request.num_computed_tokens // self.pool.block_size
+        size = self.pool.block_size
+        first, end = request.num_computed_tokens // size, num_tokens // size
         request.num_computed_tokens = num_tokens
-        if self.has_prefix_cache:
-            prefixes = self._prefixes(request, num_tokens // self.pool.block_size)
+        if end > first and self.has_prefix_cache:
+            prefixes = self._prefixes(request, end)
             for block_id, prefix in zip(request.block_ids[first:], prefixes[first:], strict=False):
                 self.pool.publish(block_id, prefix)
                 self._coming.pop(prefix, None)
+        if self.window is None:
+            return
         num_unseen = self._num_blocks_unseen(num_tokens)
         if num_unseen > request.num_unheld_blocks:
             self.pool.release(request.block_ids[request.num_unheld_blocks : num_unseen])
@@ -126,7 +132,7 @@ class Allocator:
         for prefix in request.prefixes[request.num_computed_tokens // self.pool.block_size :]:
             if self._coming.get(prefix) is request:
                 del self._coming[prefix]
-        request.block_ids.clear()
+        del request.block_ids[:]
         request.num_unheld_blocks = 0
         request.num_computed_tokens = request.num_flying_tokens = 0
 

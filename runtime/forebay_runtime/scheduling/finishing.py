@@ -6,7 +6,7 @@ Pure decisions for the scheduler: nothing here takes or frees anything. Imports 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forebay_runtime.request import FinishReason, Output, Request, TokenLogprobs
 from forebay_runtime.step_result import Sampled
@@ -37,16 +37,15 @@ def take_token(request: Request, token_id: int, rules: EndRules) -> Ending | Non
     constraint = request.constraint
     if constraint is not None:
         constraint.accept(token_id)
-    if _is_end_token(request, token_id, rules.eos_token_ids):
+    sampling = request.sampling
+    may_be_end = token_id in rules.eos_token_ids or token_id in sampling.stop_token_ids
+    if may_be_end and _is_end_token(request, token_id, rules.eos_token_ids):
         return Ending("stop", stop_token_id=token_id)
     if constraint is not None and constraint.error is not None:
         return Ending("error", constraint.error)
     if constraint is not None and constraint.is_complete:
         return Ending("stop")
-    num_output_tokens = len(request.output_token_ids)
-    if num_output_tokens >= request.sampling.max_tokens:
-        return Ending("length")
-    if request.num_tokens >= rules.max_model_len:
+    if request.num_tokens >= min(request.num_wanted_tokens, rules.max_model_len):
         return Ending("length")
     return None
 
@@ -59,15 +58,11 @@ def _is_end_token(request: Request, token_id: int, eos_token_ids: frozenset[int]
     return is_eos or token_id in sampling.stop_token_ids
 
 
-def error_of(request: Request) -> str | None:
-    """Why no token can follow, whatever was sampled."""
-    return request.constraint.error if request.constraint is not None else None
-
-
 def add_prompt_logprobs(request: Request, start: int, scores: Sequence[TokenLogprobs]) -> None:
-    """Take the scores of the tokens after start; those known before a preemption stay."""
-    if request.sampling.num_prompt_logprobs is None:
-        return
+    """Take the scores of the tokens after start; those known before a preemption stay.
+
+    For a request that asked for them.
+    """
     known = request.prompt_logprobs
     if not known:
         known.append(None)  # nothing comes before the first token to score it
@@ -82,6 +77,8 @@ def to_output(
 ) -> Output:
     """What a step gave a request, and with the first output what is told once."""
     name = request.request_id
+    if ending is None and token_id is not None and request.has_output and not sampled.logprobs:
+        return Output(name, (token_id,))
     is_error = ending is not None and ending.reason == "error"
     token_ids = () if token_id is None or is_error else (token_id,)
     logprobs = sampled.logprobs.get(name) if token_ids else None
@@ -98,8 +95,7 @@ def to_output(
         return output
     request.has_output = True
     scores = request.prompt_logprobs
-    return replace(
-        output,
+    return output._replace(
         prompt_logprobs=tuple(scores) if len(scores) == len(request.prompt_token_ids) else None,
         num_cached_tokens=request.num_cached_tokens,
         scheduled_at=request.scheduled_at,

@@ -22,14 +22,11 @@ def num_ready_tokens(request: Request, max_model_len: int) -> int:
     the next one to be sampled. That it may turn out to be a stop token holds nobody up: what was
     computed beyond it is thrown away.
     """
-    num_pending = request.num_pending_tokens
-    if num_pending == 0:
-        return request.num_missing_tokens
-    if request.needs_known_tokens:
-        return 0
-    num_output = len(request.output_token_ids) + num_pending
-    if num_output >= request.sampling.max_tokens or request.num_coming_tokens >= max_model_len:
-        return 0
+    if request.num_pending_tokens:
+        if request.needs_known_tokens:
+            return 0
+        if request.num_coming_tokens >= min(request.num_wanted_tokens, max_model_len):
+            return 0
     return request.num_missing_tokens
 
 

@@ -25,7 +25,6 @@ from forebay_runtime.scheduling.finishing import (
     Ending,
     EndRules,
     add_prompt_logprobs,
-    error_of,
     take_token,
     to_output,
 )
@@ -106,15 +105,13 @@ class Scheduler:
         """Pick the next step's tokens: some for everyone who runs and waits for none in flight."""
         self._scheduled_at = self._clock()
         self._admit()
-        ready = self._find_ready()
-        num_allowed = self.pace.num_tokens_for([self._running[place] for place in ready])
+        ready, missing = self._find_ready()
+        num_allowed = self.pace.num_tokens_for(ready)
         chunks: list[Chunk] = []
-        shares = share_tokens(list(ready.values()), num_allowed)
-        for place, num_tokens in zip(ready, shares, strict=True):
+        for request, num_tokens in zip(ready, share_tokens(missing, num_allowed), strict=True):
             # Those behind may have been preempted meanwhile, those before never.
-            if place >= len(self._running):
+            if not request.is_running:
                 break
-            request = self._running[place]
             num_fitting = self._make_room(request, num_tokens)
             if num_fitting:
                 chunks.append(Chunk.of(request, request.num_launched_tokens, num_fitting))
@@ -122,11 +119,12 @@ class Scheduler:
         flight.launch(chunks)
         return Batch(tuple(chunks), num_allowed)
 
-    def _find_ready(self) -> dict[int, int]:
-        """The places of those that run and need not wait, and how many tokens each misses."""
+    def _find_ready(self) -> tuple[list[Request], list[int]]:
+        """Those that run and need not wait for what flies, and how many tokens each misses."""
         most = self.limits.max_model_len
-        missing = (flight.num_ready_tokens(request, most) for request in self._running)
-        return {place: number for place, number in enumerate(missing) if number}
+        missing = [flight.num_ready_tokens(request, most) for request in self._running]
+        ready = [request for request, number in zip(self._running, missing, strict=True) if number]
+        return ready, [number for number in missing if number]
 
     def settle(self, batch: Batch, sampled: Sampled, seconds: float = 0.0) -> list[Output]:
         """Record what a step computed; the outputs of those that got something or ended.
@@ -181,6 +179,7 @@ class Scheduler:
         """Start those who wait and find room, the most urgent first."""
         without_room: list[Request] = []
         stopped: list[Request] = []
+        self._admission.forget_promised()
         for request in self._waiting.in_turn():
             if not self._admission.has_seat_for(request) or not _may_be_passed(without_room):
                 break
@@ -198,8 +197,10 @@ class Scheduler:
                 continue
             for other in leaving:
                 self._stop(other)
+                self._admission.forget_promised()
             stopped += leaving
             self._start(request, hit)
+            self._admission.note_started(request)
             for other in without_room:
                 other.num_times_passed += 1
         for request in stopped:
@@ -209,6 +210,7 @@ class Scheduler:
         self._waiting.remove(request)
         self._allocator.begin(request, hit)
         self._running.add(request)
+        request.is_running = True
         if request.scheduled_at is None:
             request.scheduled_at = self._scheduled_at
             request.num_cached_tokens = request.num_computed_tokens
@@ -239,9 +241,13 @@ class Scheduler:
         self._waiting.add(request)
 
     def _stop(self, request: Request) -> None:
+        self._let_go(request)
+        self._num_preemptions += 1
+
+    def _let_go(self, request: Request) -> None:
+        request.is_running = False
         self._running.remove(request)
         self._allocator.release(request)
-        self._num_preemptions += 1
 
     def _end_outgrown(self, request: Request) -> None:
         """End a request that the whole cache cannot hold."""
@@ -257,13 +263,16 @@ class Scheduler:
         request = chunk.request
         name = request.request_id
         is_kept = flight.land(chunk)
-        error = sampled.errors.get(name) or error_of(request)
+        error = sampled.errors.get(name)
+        if error is None and request.constraint is not None:
+            error = request.constraint.error
         if error is not None:
             # Its blocks are not published: they may hold what made it fail.
             return self._end(request, Ending("error", error))
         if is_kept:
-            self._allocator.note_computed(request, chunk.end)
-        add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
+            self._allocator.note_computed(request, chunk.start + chunk.num_tokens)
+        if request.sampling.num_prompt_logprobs is not None:
+            add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
         if token_id is not None:
             ending = take_token(request, token_id, self._end_rules)
         elif request.samples or chunk.end < request.num_tokens:
@@ -281,9 +290,8 @@ class Scheduler:
 
     def _forget(self, request: Request) -> None:
         del self._requests[request.request_id]
-        if request in self._running:
-            self._running.remove(request)
-            self._allocator.release(request)
+        if request.is_running:
+            self._let_go(request)
         else:
             self._waiting.remove(request)
 

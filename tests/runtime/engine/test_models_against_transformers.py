@@ -1,5 +1,6 @@
 """Every family's logits are transformers', from safetensors and from GGUF, prefilled or decoded."""
 
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,14 @@ def logits_in_chunks(engine: Engine, token_ids: list[int], ends: list[int]) -> t
     runner = engine.runner
     request = Request("a", token_ids, SamplingParams(max_tokens=1))
     # Blocks in no particular order: attention must go by the table.
-    request.block_ids = [5, 2, 7, 1, 4]
+    request.block_ids = array("i", [5, 2, 7, 1, 4])
     for layer in runner.cache.layers:
         layer.k[POISONED] = layer.v[POISONED] = float("nan")
     rows, start = [], 0
     for end in ends:
         if runner.model.window is not None:
             num_gone = max(0, start - runner.model.window + 1) // BLOCK_SIZE
-            request.block_ids[:num_gone] = [POISONED] * num_gone
+            request.block_ids[:num_gone] = array("i", [POISONED] * num_gone)
         chunk = Chunk(request, start, end - start, catches_up=True)
         rows.append(runner.run(Batch((chunk,))).logits)
         start = end

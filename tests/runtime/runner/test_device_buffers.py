@@ -1,5 +1,7 @@
 """The model's inputs on the device: padded harmlessly, and always at the same place."""
 
+from array import array
+
 import pytest
 import torch
 
@@ -13,7 +15,12 @@ _MOST = PaddedSizes(num_tokens=24, num_seqs=7, num_sampled=8)
 
 def _decodes(num_seqs: int, length: int = 5) -> StepInputs:
     requests = [
-        Request(str(index), [index] * length, SamplingParams(1), block_ids=[index + 1, index + 2])
+        Request(
+            str(index),
+            [index] * length,
+            SamplingParams(1),
+            block_ids=array("i", [index + 1, index + 2]),
+        )
         for index in range(num_seqs)
     ]
     return describe_step(Batch(tuple(Chunk.of(each, length - 1, 1) for each in requests)), 4)

@@ -1,6 +1,7 @@
 """A batch in numbers: what the model is told of it, and nothing of its requests."""
 
 import pickle
+from array import array
 
 import pytest
 
@@ -10,7 +11,7 @@ from forebay_runtime.step_inputs import StepInputs, describe_step
 
 
 def _chunk(name: str, prompt: list[int], start: int, num_tokens: int, blocks: list[int]) -> Chunk:
-    request = Request(name, prompt, SamplingParams(4), block_ids=blocks)
+    request = Request(name, prompt, SamplingParams(4), block_ids=array("i", blocks))
     return Chunk.of(request, start, num_tokens)
 
 
@@ -54,7 +55,7 @@ def test_only_those_that_catch_up_are_sampled() -> None:
 def test_a_pending_token_names_the_row_that_it_comes_from(
     start: int, num_tokens: int, token_ids: list[int], carried: list[int]
 ) -> None:
-    request = Request("a", [5, 6, 7, 8, 9], SamplingParams(4), block_ids=[3, 1])
+    request = Request("a", [5, 6, 7, 8, 9], SamplingParams(4), block_ids=array("i", [3, 1]))
     request.num_pending_tokens, request.pending_row = 1, 3
     other = _chunk("whole", [10, 11], 0, 2, [7])
     batch = Batch((Chunk.of(request, start, num_tokens), other))
