@@ -24,12 +24,12 @@ def has_image(tag: str) -> bool:
     return found.returncode == 0
 
 
-def build(target: str, tag: str) -> None:
-    """Build a target of the Containerfile, the runtime without what a CPU never opens."""
+def build(target: str, tag: str, device: str = "cpu") -> None:
+    """Build a target of the Containerfile; for a CPU without what that never opens."""
     if not has_image(BASE):
         _build_base()
     arguments = ["--isolation", "chroot", "--layers", "--target", target, "--tag", tag]
-    arguments += ["--build-arg", f"BASE={BASE}", "--build-arg", "DEVICE=cpu"]
+    arguments += ["--build-arg", f"BASE={BASE}", "--build-arg", f"DEVICE={device}"]
     certificates = find_certificates()
     if certificates:
         arguments += ["--secret", f"id=ca,src={certificates}"]
@@ -49,6 +49,16 @@ def exported(tag: str, held: Iterable[str]) -> Iterator[Path]:
             (blobs / digest.removeprefix("sha256:")).touch()
         run(*_BUILDAH, "push", "--quiet", tag, f"oci:{folder}", log="images")
         yield Path(folder)
+
+
+@contextmanager
+def mounted(tag: str) -> Iterator[Path]:
+    """Give an image's root file system, as long as needed."""
+    container = read(*_BUILDAH, "from", tag).strip()
+    try:
+        yield Path(read(*_BUILDAH, "mount", container).strip())
+    finally:
+        run(*_BUILDAH, "rm", container, log="images")
 
 
 def find_certificates() -> str | None:
