@@ -64,7 +64,7 @@ class ModelRunner:
         self.model = model
         self.cache = cache
         self.limits = limits
-        self.shapes = ShapeLog()
+        self.shapes = _watched_shapes(model.placement.device)
         self.is_batch_invariant = is_batch_invariant
         vocab_size = model.config.sizes.vocab_size
         self.score_rows = min(_SCORED_ROWS, max(8, _SCORED_BYTES // (4 * vocab_size)))
@@ -219,6 +219,19 @@ class ModelRunner:
     def _normed(self, hidden: Tensor) -> Tensor:
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
             return self.model.normed(hidden)
+
+
+def _watched_shapes(device: torch.device) -> ShapeLog:
+    """A log that also counts the kernels that a launch meets, and the memory that is asked for."""
+    shapes = ShapeLog()
+    if uses_triton(device):
+        from forebay_kernels.gpu.compilation_count import watch_compilations
+
+        compilations = watch_compilations()
+        shapes.watch(lambda: compilations.num_met)
+    if device.type == "cuda":
+        shapes.watch(lambda: int(torch.cuda.memory_stats(device)["num_device_alloc"]))
+    return shapes
 
 
 def _num_states(chunk: Chunk) -> int:

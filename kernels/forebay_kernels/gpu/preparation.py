@@ -1,0 +1,100 @@
+"""Compiles all that a model reaches before its first launch, side by side, into Triton's cache.
+
+By the way that a launch takes, only without launching: so a launch finds under its own key what was
+compiled here, in this process and, through the cache, in the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from forebay_kernels.gpu.compilation_count import watch_compilations
+from forebay_kernels.gpu.variant import Variant
+
+_TORCH_DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+    "fp8e4nv": torch.float8_e4m3fn,
+    "i1": torch.bool,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "u8": torch.uint8,
+}
+_NUMBERS = {"i32": 1 << 20, "i64": 1 << 40}
+"""Of each type one that is no other type's and divides by 16; the next is odd and not one."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """How many variants there are, and how many of them no cache had."""
+
+    num_variants: int
+    num_compiled: int
+
+
+def prepare(variants: Iterable[Variant]) -> Prepared:
+    """Have each variant compiled for the current device.
+
+    In threads: the compiler's passes let go of Python, and its assembler is a process.
+    Raises: what Triton raises for a kernel that does not compile; OSError if the cache takes none.
+    """
+    count, num_variants = watch_compilations(), 0
+    before = count.num_compiled
+    with (
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+        triton.AsyncCompileMode(pool),
+    ):
+        for variant in variants:
+            num_variants += 1
+            variant.kernel.warmup(
+                **_arguments(variant),
+                grid=(1,),
+                num_warps=variant.launch.num_warps,
+                num_stages=variant.launch.num_stages,
+            )
+    return Prepared(num_variants, count.num_compiled - before)
+
+
+def _arguments(variant: Variant) -> dict[str, Any]:
+    """What a launch of the variant would pass, as far as Triton looks at it."""
+    given = {
+        name: _argument(type_, name in variant.aligned)
+        for name, type_ in variant.signature.items()
+        if name not in variant.constants
+    }
+    return {**given, **variant.constants}
+
+
+def _argument(type_: str, is_aligned: bool) -> Any:
+    if type_.startswith("*"):
+        return _Pointer(_TORCH_DTYPES[type_.removeprefix("*")], is_aligned)
+    if type_ in _NUMBERS:
+        return _NUMBERS[type_] + (not is_aligned)
+    return 0.5
+
+
+class _Pointer:
+    """A tensor, as far as a compilation depends on it."""
+
+    def __init__(self, dtype: torch.dtype, is_aligned: bool) -> None:
+        self.dtype = dtype
+        self._is_aligned = is_aligned
+
+    def data_ptr(self) -> int:
+        """An address, of which only the alignment is looked at."""
+        return 0 if self._is_aligned else 1
+
+    def ptr_range(self) -> int:
+        """The bytes that it may reach over, of which one is promised."""
+        return 1 << 40

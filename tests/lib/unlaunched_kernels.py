@@ -1,0 +1,61 @@
+"""Triton as on a GPU that is not there: what is launched is compiled, or found, and never runs.
+
+So a whole model can be led through its kernels on a CPU, and what they are compiled for, and how
+often, is what it would be on the GPU. What they would have computed is left as it was in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from forebay_kernels.gpu.inventory import kernel_modules
+
+_USERS = ("forebay_kernels.choice", "forebay_kernels.ops", "forebay_runtime.runner")
+"""Who asks whether a device runs Triton's kernels."""
+
+
+class _AbsentGpu:
+    """Of a driver only what is asked before a launch."""
+
+    def __init__(self, capability: int) -> None:
+        self._target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_current_device(self) -> str:
+        return f"absent-{self._target.arch}"
+
+    def get_current_stream(self, device: str) -> int:
+        return 0
+
+
+@contextmanager
+def kernels_unlaunched(capability: int = 90) -> Iterator[None]:
+    """Have CPU tensors take Triton's kernels meanwhile, and none of these run."""
+    run = JITFunction.run
+
+    def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        return run(kernel, *args, grid=grid, warmup=True, **kwargs)
+
+    with ExitStack() as stack:
+        for user in _USERS:
+            stack.enter_context(mock.patch(f"{user}.uses_triton", lambda device: True))
+        stack.enter_context(mock.patch.object(JITFunction, "run", compile_only))
+        stack.enter_context(mock.patch.object(driver, "_active", _AbsentGpu(capability)))
+        yield
+
+
+def forget_kernels() -> None:
+    """Have every kernel looked up anew in Triton's cache, as a new process would."""
+    for module in kernel_modules():
+        for value in vars(module).values():
+            if isinstance(value, JITFunction):
+                value.device_caches.clear()
