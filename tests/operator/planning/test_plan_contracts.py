@@ -1,5 +1,7 @@
 """What planning writes is what the schema stores and the runtime takes."""
 
+import argparse
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from forebay_operator.observed import MEMORY_TERMS, PodLoad
 from forebay_operator.planning import plan
 from forebay_operator.planning.quota.ledger import plan_quotas
 from forebay_runtime.cli import main
+from forebay_runtime.serve_flags import add_flags
+from forebay_runtime.serve_settings import to_engine_config
 from observed_builder import (
     LLAMA_13B,
     NOW,
@@ -96,17 +100,47 @@ def test_the_schemas_keep_every_field_of_a_budget_and_of_measured_memory(
     assert unknown_to(ledger, counted, "status") == []
 
 
-def planned_flags() -> list[str]:
-    """Every flag that planning passes, for a GPU and for a CPU."""
+def planned_arguments(device: str = "GPU", quantization: str = "Auto", **engine: str) -> list[str]:
+    """What planning starts a pod with; nothing where it starts none."""
     raw = service(
-        device="GPU",
-        model={"uri": "hf://org/name"},
+        device=device,
+        model={"uri": "hf://org/name", "quantization": quantization},
+        engine=engine,
         status={"model": known_model("hf://org/name", LLAMA_13B)},
     )
     deployment = child(plan(observed(raw, nodes=(gpu_node("a", 81920, 8),)), NOW), "Deployment")
-    assert deployment is not None
-    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    return [one.partition("=")[0] for one in arguments if one.startswith("--")]
+    if deployment is None:
+        return []
+    arguments: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return arguments
+
+
+def planned_flags() -> list[str]:
+    """Every flag that planning passes."""
+    return [one.partition("=")[0] for one in planned_arguments() if one.startswith("--")]
+
+
+def test_the_runtime_takes_every_number_format_that_a_plan_asks_for(schema: dict[str, Any]) -> None:
+    spec = schema["properties"]["spec"]["properties"]
+    engine = spec["engine"]["properties"]
+    formats = product(
+        ("GPU", "CPU"),
+        spec["model"]["properties"]["quantization"]["enum"],
+        engine["dtype"]["enum"],
+        engine["kvCacheDtype"]["enum"],
+    )
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    served = set()
+    for device, quantization, dtype, kv_cache_dtype in formats:
+        arguments = planned_arguments(
+            device, quantization, dtype=dtype, kvCacheDtype=kv_cache_dtype
+        )
+        if arguments:
+            config = to_engine_config(parser.parse_args(arguments[1:]))
+            served.add((device, config.quantization, config.dtype, config.kv_cache_dtype))
+    # A GPU's attention mixes no two floating dtypes, so their pods are never started.
+    assert len(served) == 3 * 3 * (6 + 4)
 
 
 def test_the_runtime_knows_every_planned_flag(capsys: pytest.CaptureFixture[str]) -> None:
