@@ -70,7 +70,7 @@ def choose_grid(config: ModelConfig, quantization: str, dtype_bytes: int) -> Gri
     bits = ROUNDED_BITS.get(quantization)
     if bits is None:
         return None
-    groups = [choose_group_size(inputs) for inputs in _inputs(config)]
+    groups = [choose_group_size(inputs) for inputs in list_inputs(config)]
     sizes = [size for size in groups if size is not None]
     if len(sizes) < len(groups):
         raise ValueError(f"a matrix has no group of {' or '.join(map(str, GROUP_SIZES))} inputs")
@@ -88,7 +88,7 @@ def stored_grid(config: ModelConfig) -> Grid | None:
 
 def unrounded_inputs(config: ModelConfig) -> int | None:
     """The inputs of a matrix that no group divides; None where all can be rounded."""
-    return next((n for n in _inputs(config) if choose_group_size(n) is None), None)
+    return next((n for n in list_inputs(config) if choose_group_size(n) is None), None)
 
 
 def divides_groups(config: ModelConfig, tp: int, quantization: str) -> bool:
@@ -122,7 +122,8 @@ def filling_elements(config: ModelConfig, tp: int, num_elements: int) -> int:
     return groups * _LEAST_CUT_GROUP // 2
 
 
-def _inputs(config: ModelConfig) -> Iterator[int]:
+def list_inputs(config: ModelConfig) -> Iterator[int]:
+    """The inputs of each kind of matrix in a layer."""
     yield config.hidden_size
     yield from _cut_inputs(config)
 

@@ -1,18 +1,26 @@
 """From a model's files to the shape that kernels are compiled for."""
 
+from dataclasses import replace
+
 import pytest
 
 from forebay_budget.checkpoint import examine_model
+from forebay_budget.packing import Packing
 from forebay_kernels.gpu.architecture import SM_90
 from forebay_kernels.gpu.model_shape import Mixture, ModelShape, Weights
-from forebay_runtime.kernel_shape import Serving, kernel_shape
+from forebay_runtime.kernel_shape import Serving, kernel_shapes
 from tiny_model import save_tiny
 
 
-def shape_of(folder, family, serving):
+def shapes_of(folder, family, serving):
     save_tiny(folder, family)
     _, blueprint = examine_model(folder)
-    return kernel_shape(blueprint, serving, SM_90)
+    return kernel_shapes(blueprint, serving, SM_90)
+
+
+def shape_of(folder, family, serving):
+    [shape] = shapes_of(folder, family, serving)
+    return shape
 
 
 def test_a_plain_model_has_its_configs_sizes(tmp_path):
@@ -59,10 +67,29 @@ def test_a_familys_flag_is_told(tmp_path, family, flag):
 
 
 def test_the_flags_of_serving_are_told(tmp_path):
-    weights = Weights("int4", 32, has_zero_points=True)
-    serving = Serving("bfloat16", "int8", 32, weights, is_batch_invariant=True)
+    serving = Serving("bfloat16", "int8", 32, is_batch_invariant=True)
 
     shape = shape_of(tmp_path, "llama", serving)
 
-    assert (shape.kv_kind, shape.block_size, shape.weights) == ("int8", 32, weights)
+    assert (shape.kv_kind, shape.block_size) == ("int8", 32)
     assert shape.is_batch_invariant
+
+
+def test_matrices_that_are_rounded_in_different_groups_are_shapes_of_their_own(tmp_path):
+    """96 and 160 inputs divide into groups of 32, those of six heads of 32 into groups of 64."""
+    shapes = shapes_of(tmp_path, "llama", Serving("bfloat16", quantization="INT4"))
+
+    weights = {shape.weights for shape in shapes}
+    assert weights == {Weights("int4", size, has_zero_points=True) for size in (32, 64)}
+
+
+def test_a_packed_checkpoint_is_as_it_is_packed_whatever_was_asked(tmp_path):
+    save_tiny(tmp_path)
+    _, blueprint = examine_model(tmp_path)
+    packing = Packing("gptq", "gptq", 4, 64, has_zeros=False)
+
+    shapes = kernel_shapes(
+        replace(blueprint, packing=packing), Serving("float16", quantization="INT8"), SM_90
+    )
+
+    assert [shape.weights for shape in shapes] == [Weights("int4", 64)]
