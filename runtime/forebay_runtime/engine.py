@@ -6,16 +6,13 @@ knows no text and no HTTP, and imports no torch itself: what needs it is handed 
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from forebay_runtime.flights import Flights, Runner, Sampler
 from forebay_runtime.request import Load, Output, Request
-from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.step_result import Drawn, Known, Sampled, StepResult
 
 
 @dataclass(frozen=True)
@@ -88,45 +85,16 @@ class EngineLike(Protocol):
         """Shapes, buffers and first touches since warm-up that warm-up did not cover."""
 
     @property
+    def host_gap_seconds(self) -> float:
+        """How long, at most, the device waited for the host while a step was in flight."""
+
+    @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
 
     @property
     def device(self) -> str:
         """What it computes on, cuda or cpu, once warm."""
-
-
-class Runner(Protocol):
-    """Computes a batch; what is in its result is the sampler's business alone."""
-
-    @property
-    def num_cold(self) -> int:
-        """What ran for the first time after warm-up."""
-
-    def run(self, batch: Batch) -> StepResult:
-        """Compute the batch's tokens; logits in the order of batch.sampled."""
-
-    def carry(self, token_ids: Any) -> None:
-        """Keep the batch's samples on the device, for the pending tokens of the next one."""
-
-
-class Sampler(Protocol):
-    """Picks tokens, and reads scores and embeddings, from what the runner gave."""
-
-    def sample(self, result: StepResult, batch: Batch) -> Drawn:
-        """One token for each of batch.sampled, and what else its requests asked for."""
-
-
-@dataclass(frozen=True)
-class Flight:
-    """A step that was launched: its work, what will come of it, and what the launch took."""
-
-    batch: Batch
-    drawn: Drawn
-    launch_seconds: float
-
-
-_NOTHING_LAUNCHED = Flight(Batch(()), Known(Sampled(), None), 0.0)
 
 
 @dataclass(frozen=True)
@@ -156,15 +124,13 @@ class Engine:
         """
         self.scheduler = scheduler
         self.runner = runner
-        self.sampler = sampler
         self.vocab_size = widths.vocab_size
         self.embedding_size = widths.embedding_size
         self.max_model_len = scheduler.limits.max_model_len
         self.eos_token_ids = scheduler.eos_token_ids
         self._run_every_shape = run_every_shape
         self._warmth = Warmth()
-        self._most_flying = 1 if is_async else 0
-        self._flights: deque[Flight] = deque()
+        self._flights = Flights(runner, sampler, is_async)
 
     def warm_up(self) -> None:
         """Run every shape that serving can meet; num_cold counts from here.
@@ -206,27 +172,9 @@ class Engine:
         """Launch what the scheduler picked, and settle the step before it; or it, if not async."""
         batch = self.scheduler.schedule()
         if batch.chunks:
-            self._flights.append(self._launch(batch))
-        may_stay = self._most_flying if batch.chunks else 0
-        landing = self._flights.popleft() if len(self._flights) > may_stay else _NOTHING_LAUNCHED
-        return self._settle(landing)
-
-    def _launch(self, batch: Batch) -> Flight:
-        """Hand a batch to the device; on a CPU that computes it."""
-        start = time.perf_counter()
-        drawn = self.sampler.sample(self.runner.run(batch), batch)
-        if self._most_flying:
-            self.runner.carry(drawn.token_ids)
-        return Flight(batch, drawn, time.perf_counter() - start)
-
-    def _settle(self, landing: Flight) -> list[Output]:
-        """Wait for a step and record what it gave."""
-        start = time.perf_counter()
-        sampled = landing.drawn.wait()
-        # Without a step in flight this is what it took; with one, the launch stands for the part
-        # of it during which the host was busy with other things.
-        seconds = landing.launch_seconds + time.perf_counter() - start
-        return self.scheduler.settle(landing.batch, sampled, seconds)
+            self._flights.launch(batch)
+        landed = self._flights.land(may_fly_on=bool(batch.chunks))
+        return self.scheduler.settle(landed.batch, landed.sampled, landed.seconds)
 
     @property
     def has_work(self) -> bool:
@@ -241,6 +189,11 @@ class Engine:
     def num_cold(self) -> int:
         """Shapes, buffers and first touches since warm-up that warm-up did not cover."""
         return self.runner.num_cold
+
+    @property
+    def host_gap_seconds(self) -> float:
+        """How long, at most, the device waited for the host while a step was in flight."""
+        return self._flights.gap_seconds
 
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:

@@ -72,6 +72,9 @@ class Drawn(Protocol):
     def wait(self) -> Sampled:
         """What the step gave its requests; waits until the device has come so far."""
 
+    def is_over(self) -> bool:
+        """Has the device come so far, and waits perhaps? Never where the host is the device."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -83,3 +86,7 @@ class Known:
     def wait(self) -> Sampled:
         """What the step gave its requests."""
         return self.sampled
+
+    def is_over(self) -> bool:
+        """Has the device come so far, and waits perhaps? The host computed it by itself."""
+        return False

@@ -63,6 +63,7 @@ class FakeEngine:
     eos_token_ids: frozenset[int] = frozenset()
     slowest_warm_step_seconds: float = 0.0
     num_cold: int = 0
+    host_gap_seconds: float = 0.0
     num_steps: int = 0
     requests: dict[str, Request] = field(default_factory=dict)
     aborted: list[str] = field(default_factory=list)

@@ -132,6 +132,9 @@ class FakeDrawn:
     def wait(self) -> Sampled:
         return Sampled(tuple(self.token_ids.get()))
 
+    def is_over(self) -> bool:
+        return False
+
 
 class FakeSampler:
     """Takes the token that the last slot says, or moves on from it by chance."""

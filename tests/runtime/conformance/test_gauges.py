@@ -165,6 +165,7 @@ METRICS = {
     "forebay:vram_bytes": "gauge",
     "forebay:warmup_seconds": "gauge",
     "forebay:cold_total": "counter",
+    "forebay:host_gap_seconds_total": "counter",
     "forebay:kv_fragmentation_ratio": "gauge",
 }
 

@@ -6,6 +6,7 @@ import pytest
 
 from fake_runner import FakeRunner, FakeSampler, answer_alone
 from forebay_runtime.engine import Engine, Warmth, Widths
+from forebay_runtime.flights import Flights
 from forebay_runtime.request import Request
 from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.scheduling.flight import num_ready_tokens
@@ -175,15 +176,15 @@ class Clock:
 class TimedRunner(FakeRunner):
     """A device whose steps take 10, and whose launches take the host 3; it counts its idle time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, launch_seconds: float = 3) -> None:
         super().__init__(4, is_late=True)
-        self.clock = clock
+        self.clock, self.launch_seconds = clock, launch_seconds
         self.ends_at: list[float] = []
         self.idle: list[float] = []
         self.log: list[str] = []
 
     def run(self, batch: Batch) -> Any:
-        self.clock.now += 3
+        self.clock.now += self.launch_seconds
         self.log.append(f"launch {len(self.ends_at)}")
         free_at = self.ends_at[-1] if self.ends_at else self.clock.now
         self.idle.append(max(0.0, self.clock.now - free_at))
@@ -208,6 +209,9 @@ class TimedDrawn:
         self.runner, self.number, self.drawn = runner, number, drawn
         self.token_ids = drawn.token_ids
 
+    def is_over(self) -> bool:
+        return self.runner.clock.now >= self.runner.ends_at[self.number]
+
     def wait(self) -> Sampled:
         clock = self.runner.clock
         clock.now = max(clock.now, self.runner.ends_at[self.number])
@@ -228,6 +232,44 @@ def play_timed(is_async: bool, requests: list[Request]) -> tuple[TimedRunner, di
         for output in engine.step():
             tokens[output.request_id] += output.token_ids
     return runner, tokens
+
+
+@pytest.mark.parametrize(
+    ("launch_seconds", "idle", "told"),
+    [
+        pytest.param(3, 0, 0, id="the-host-is-faster"),
+        pytest.param(12, 3 * 2, 3 * 12, id="the-host-is-slower"),
+    ],
+)
+def test_how_long_the_device_waited_for_the_host_is_told_at_most(
+    launch_seconds: float, idle: float, told: float
+) -> None:
+    scheduler, runner = build_scheduler(), TimedRunner(Clock(), launch_seconds)
+    flights = Flights(runner, TimedSampler(runner), True, clock=lambda: runner.clock.now)
+    scheduler.add(request("a", [1], 4, temperature=0))
+    while scheduler.has_work:
+        batch = scheduler.schedule()
+        if batch.chunks:
+            flights.launch(batch)
+        landed = flights.land(may_fly_on=bool(batch.chunks))
+        scheduler.settle(landed.batch, landed.sampled)
+    assert (sum(runner.idle), flights.gap_seconds) == (idle, told)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["alone", "one-in-flight"])
+def test_a_step_took_what_its_launch_and_the_wait_for_it_took(is_async: bool) -> None:
+    scheduler, runner = build_scheduler(), TimedRunner(Clock())
+    flights = Flights(runner, TimedSampler(runner), is_async, clock=lambda: runner.clock.now)
+    scheduler.add(request("a", [1], 4, temperature=0))
+    seconds = []
+    while scheduler.has_work:
+        batch = scheduler.schedule()
+        if batch.chunks:
+            flights.launch(batch)
+        landed = flights.land(may_fly_on=bool(batch.chunks))
+        seconds += [landed.seconds] if landed.batch.chunks else []
+        scheduler.settle(landed.batch, landed.sampled)
+    assert seconds == ([10, 10, 10, 13] if is_async else [13, 13, 13, 13])
 
 
 def two_requests() -> list[Request]:

@@ -65,6 +65,12 @@ class EngineFigures(Collector):
         own = {"model_name": self._model_name}
         text = "Compilations, captures, first touches and buffer growths after Ready"
         yield _counter("forebay:cold", text, own, engine.num_cold if engine else 0)
+        text = (
+            "Seconds, at most, in which the device had ended a step and the next was not launched"
+        )
+        yield _counter(
+            "forebay:host_gap_seconds", text, own, engine.host_gap_seconds if engine else 0
+        )
         memory = GaugeMetricFamily(
             "forebay:vram_bytes",
             "Device memory by term, as planned and as measured",
