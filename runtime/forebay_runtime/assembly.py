@@ -29,10 +29,19 @@ from forebay_runtime.capacity import (
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.decode_graphs import CudaRecorder
 from forebay_runtime.engine import Engine, Warmth, Widths
+from forebay_runtime.gpu_room import allowed_bytes, cache_room_bytes, explain_excess
 from forebay_runtime.host_memory import check_room, memory_limit
+from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
-from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, plan_terms
+from forebay_runtime.memory import (
+    Meter,
+    compare_terms,
+    explain_out_of_memory,
+    open_device,
+    plan_terms,
+    split_overhead,
+)
 from forebay_runtime.models.decoder import Decoder, DecoderConfig
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.placement_choice import choose_placement
@@ -42,12 +51,15 @@ from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
+from forebay_runtime.start_phases import Phase, Start
 from forebay_runtime.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
 
 _MOST_CPU_STEP_SECONDS = 2.0
 """Everyone who runs waits for a whole step, so where one would take longer it is made smaller."""
+
+_GRAPHS_KNOB = "lower --max-num-seqs, or do without them by --enforce-eager"
 
 _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
@@ -65,12 +77,20 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     if end_tokens is None:
         end_tokens = described.eos_token_ids
     placement = choose_placement(config, described)
+    start = Start(Meter(placement.device).used_bytes)
+    with start.phase(Phase.CONTEXT):
+        open_device(placement.device)
+    with start.phase(Phase.KERNELS):
+        compile_kernels(config, described, placement)
     shape = _block_shape(config, described, placement)
     limits = choose_limits(config, described.inspection.config.max_position_embeddings, shape)
-    model = _load_model(described, placement, limits)
-    num_blocks = _choose_num_blocks(config, model, limits, shape)
+    with start.phase(Phase.WEIGHTS):
+        model = _load_model(described, placement, limits)
+    with start.phase(Phase.TRIAL):
+        num_blocks = _choose_num_blocks(config, model, limits, shape)
     limits = fit_limits(config, limits, num_blocks, shape)
-    runner = _build_runner(config, model, num_blocks, limits, shape)
+    with start.phase(Phase.KV_CACHE):
+        runner = _build_runner(config, model, num_blocks, limits, shape)
     scheduler = Scheduler(
         BlockPool(num_blocks, config.block_size),
         limits,
@@ -79,7 +99,7 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     )
     sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
     planned = plan_terms(described.inspection, placement, limits, runner.cache_bytes)
-    run_every_shape = partial(_run_every_shape, runner, sampler, planned)
+    run_every_shape = partial(_run_every_shape, config, runner, sampler, planned, start)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
@@ -88,33 +108,59 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     return Engine(scheduler, runner, sampler, run_every_shape, widths, is_async=is_async)
 
 
-def _run_every_shape(runner: ModelRunner, sampler: Sampler, planned: Terms) -> Warmth:
+def _run_every_shape(
+    config: EngineConfig, runner: ModelRunner, sampler: Sampler, planned: Terms, start: Start
+) -> Warmth:
     """Warm an engine's parts, and measure their memory meanwhile."""
-    start = time.perf_counter()
     meter = Meter(runner.model.placement.device)
     used_bytes = meter.used_bytes()
     meter.forget_peak()
-    with explain_out_of_memory(
-        "activations", "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
+    with (
+        start.phase(Phase.SHAPES),
+        explain_out_of_memory(
+            "activations", "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
+        ),
     ):
-        slowest_seconds = warmup.warm_up(runner, sampler)
+        warmup.run_shapes(runner, sampler)
+    activation_bytes = meter.used_bytes() + meter.peak_bytes() - used_bytes
+    with start.phase(Phase.GRAPHS), explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
+        runner.capture_graphs()
+    slowest_seconds = warmup.end_warm_up(runner)
     weights_bytes, kv_cache_bytes = runner.model.num_bytes, runner.cache_bytes
+    held_bytes = used_bytes - weights_bytes - kv_cache_bytes
     measured = Terms(
         weights_bytes=weights_bytes,
         kv_cache_bytes=kv_cache_bytes,
-        activation_bytes=meter.used_bytes() + meter.peak_bytes() - used_bytes,
-        overhead_bytes=max(0, used_bytes - weights_bytes - kv_cache_bytes),
+        activation_bytes=activation_bytes,
+        overhead_bytes=max(0, held_bytes) + runner.graphs_bytes,
     )
-    vram_terms = compare_terms(planned, measured)
     device = runner.model.placement.device.type
+    if device == "cuda":
+        _check_promise(config, meter)
     most_step_seconds = _MOST_CPU_STEP_SECONDS if device == "cpu" else None
     logger.info(
         "Warmed up seconds=%.1f full_step_seconds=%.2f most_step_seconds=%s",
-        time.perf_counter() - start,
+        start.seconds[Phase.SHAPES] + start.seconds[Phase.GRAPHS],
         slowest_seconds,
         most_step_seconds,
     )
-    return Warmth(slowest_seconds, vram_terms, most_step_seconds, device)
+    return Warmth(
+        slowest_seconds,
+        compare_terms(planned, measured),
+        most_step_seconds,
+        device,
+        {str(phase): seconds for phase, seconds in start.seconds.items()},
+        split_overhead(measured.overhead_bytes, start, runner.graphs_bytes)
+        if device == "cuda"
+        else (),
+    )
+
+
+def _check_promise(config: EngineConfig, meter: Meter) -> None:
+    most_bytes = allowed_bytes(config.gpu_memory_utilization, meter.total_bytes())
+    excess = explain_excess(meter.used_bytes() + meter.peak_bytes(), most_bytes)
+    if excess is not None:
+        logger.warning("Exceeded the promised memory: %s", excess)
 
 
 def choose_rules(config: EngineConfig, window: int | None) -> Rules:
@@ -186,22 +232,26 @@ def _measure_num_blocks(
 ) -> int:
     """The blocks that a GPU has left beside the weights and the largest step's activations."""
     meter = Meter(model.placement.device)
-    allowed_bytes = int(config.gpu_memory_utilization * meter.total_bytes())
-    # The activations need room while they are measured.
-    most_blocks = max(1, (allowed_bytes - meter.used_bytes()) // (2 * shape.num_bytes))
+    most_bytes = allowed_bytes(config.gpu_memory_utilization, meter.total_bytes())
+    # The activations and the graphs need room while they are measured.
+    most_blocks = max(1, (most_bytes - meter.used_bytes()) // (2 * shape.num_bytes))
     num_blocks = min(most_blocks, shape.num_blocks_at_once(limits.max_model_len))
     runner = _build_runner(config, model, num_blocks, limits, shape)
     meter.forget_peak()
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
-    left_bytes = allowed_bytes - meter.used_bytes() + runner.cache_bytes
-    return max(0, left_bytes // shape.num_bytes)
+    with explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
+        runner.capture_graphs()
+    used_bytes = meter.used_bytes() + meter.peak_bytes()
+    return cache_room_bytes(most_bytes, used_bytes, runner.cache_bytes) // shape.num_bytes
 
 
 def _build_runner(
     config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits, shape: BlockShape
 ) -> ModelRunner:
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
+    # A trial's cache and graphs are let go by now, but not by torch's allocator.
+    Meter(model.placement.device).give_back()
     if model.placement.device.type == "cpu":
         check_room(num_blocks * shape.num_bytes, "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):

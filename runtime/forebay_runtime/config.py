@@ -38,6 +38,8 @@ class EngineConfig:
     at a time, so that others pass them; None means that none is long.
     async_scheduling: each step is launched while the one before it runs; None means on a GPU only.
     batch_invariant: a request's numbers are bit-equal whoever shares its batch, at some speed.
+    compile_cache_dir: where compiled kernels are kept for the next start, and for other pods; None:
+    where Triton keeps them.
     enforce_eager: a GPU is told of each kernel of a decode step, instead of replaying a graph.
     """
 
@@ -60,6 +62,7 @@ class EngineConfig:
     async_scheduling: bool | None = None
     batch_invariant: bool = False
     enforce_eager: bool = False
+    compile_cache_dir: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no model and no device could make right.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -28,17 +27,23 @@ class Recorder(Protocol):
         launch has run before, so that nothing is compiled or loaded meanwhile.
         """
 
+    @property
+    def num_bytes(self) -> int:
+        """What all that was captured has taken of the device's memory."""
+
 
 class CudaRecorder:
     """Captures CUDA graphs, which share one pool of memory: only one of them runs at a time."""
 
     def __init__(self) -> None:
+        self.num_bytes = 0
         self._pool: Any = None
         self._stream = torch.cuda.Stream()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
         """Capture a graph."""
         graph = torch.cuda.CUDAGraph()
+        free_bytes, _ = torch.cuda.mem_get_info()
         with (
             _unsearched_garbage(),
             # Other threads go on to talk to the driver.
@@ -48,6 +53,7 @@ class CudaRecorder:
         ):
             launch()
         self._pool = graph.pool()
+        self.num_bytes += free_bytes - torch.cuda.mem_get_info()[0]
         replay: Callable[[], None] = graph.replay
         return replay
 
@@ -79,18 +85,24 @@ class DecodeGraphs:
         self._recorder = recorder
         self._replays: dict[int, Callable[[], None]] = {}
 
-    def capture(self, launch: Callable[[int], None]) -> None:
-        """Capture all sizes; launch launches a step of so many sequences.
+    def capture(self, size: int, launch: Callable[[], None]) -> None:
+        """Capture launch, a step of so many sequences, and bring it to the device.
 
-        The largest goes first: the others find room in what it took.
+        Ask for the largest size first: the others find room in what it took.
         """
-        for size in reversed(self.sizes):
-            launch(size)
-            self._replays[size] = self._recorder.record(partial(launch, size))
+        launch()
+        replay = self._replays[size] = self._recorder.record(launch)
+        replay()
+
+    @property
+    def num_bytes(self) -> int:
+        """What captured steps have taken of the device's memory."""
+        return self._recorder.num_bytes
 
     def size_for(self, num_seqs: int) -> int | None:
-        """The size at which a step of num_seqs is replayed; None before capture."""
-        return size_for(num_seqs, self.sizes) if self._replays else None
+        """The size at which a step of num_seqs is replayed; None before all are captured."""
+        is_ready = len(self._replays) == len(self.sizes)
+        return size_for(num_seqs, self.sizes) if is_ready else None
 
     def replay(self, size: int) -> None:
         """Launch a captured step."""

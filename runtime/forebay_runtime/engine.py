@@ -6,8 +6,8 @@ knows no text and no HTTP, and imports no torch itself: what needs it is handed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from forebay_runtime.flights import Flights, Runner, Sampler
@@ -20,7 +20,8 @@ class VramTerm:
     """One term of the memory arithmetic, as planned and as measured."""
 
     name: str
-    """weights, kv_cache, activation or overhead."""
+    """weights, kv_cache, activation or overhead; or of overhead a part: context, communication
+    (and whatever libraries hold) or graphs."""
     planned_bytes: int
     measured_bytes: int
 
@@ -30,13 +31,16 @@ class Warmth:
     """What warm-up found out: the seconds of the slowest step that can come, and the memory.
 
     most_step_seconds: how long serving's steps may be; None for as long as the limits make them.
-    device: cuda or cpu, where all of it ran.
+    device: cuda or cpu, where all of it ran. startup_seconds: the whole start by phase.
+    overhead_parts: what overhead is made of, on a GPU.
     """
 
     slowest_step_seconds: float = 0.0
     vram_terms: tuple[VramTerm, ...] = ()
     most_step_seconds: float | None = None
     device: str = ""
+    startup_seconds: Mapping[str, float] = field(default_factory=dict)
+    overhead_parts: tuple[VramTerm, ...] = ()
 
 
 class EngineLike(Protocol):
@@ -91,6 +95,14 @@ class EngineLike(Protocol):
     @property
     def vram_terms(self) -> tuple[VramTerm, ...]:
         """Planned beside measured memory, once warm."""
+
+    @property
+    def overhead_parts(self) -> tuple[VramTerm, ...]:
+        """What the overhead is made of, on a GPU, once warm."""
+
+    @property
+    def startup_seconds(self) -> Mapping[str, float]:
+        """What the start took by phase, once warm."""
 
     @property
     def device(self) -> str:
@@ -204,3 +216,13 @@ class Engine:
     def device(self) -> str:
         """What it computes on, cuda or cpu, once warm."""
         return self._warmth.device
+
+    @property
+    def overhead_parts(self) -> tuple[VramTerm, ...]:
+        """What the overhead is made of, on a GPU, once warm."""
+        return self._warmth.overhead_parts
+
+    @property
+    def startup_seconds(self) -> Mapping[str, float]:
+        """What the start took by phase, once warm."""
+        return self._warmth.startup_seconds

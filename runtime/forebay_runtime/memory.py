@@ -6,6 +6,7 @@ driver.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ import torch
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes
 from forebay_budget.terms import (
+    CUDA_CONTEXT_BYTES,
+    GRAPHS_BYTES,
     Terms,
     activation_bytes,
     cpu_attention_token_bytes,
@@ -29,9 +32,12 @@ from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.start_phases import Phase, Start
 
 logger = logging.getLogger(__name__)
 
+_TOO_LITTLE = ("can't allocate memory", "out of memory")
+"""What torch, on a CPU, and CUDA's driver say."""
 _TOLERATED_SHARE = 0.05
 _TOLERATED_TERM_BYTES = 256 * 1024**2
 
@@ -63,9 +69,14 @@ class Meter:
         self._is_cpu = device.type == "cpu"
 
     def used_bytes(self) -> int:
-        """What the process holds: resident on a CPU; on a GPU all that is not free there."""
+        """What the process holds: resident on a CPU; on a GPU all that is not free there.
+
+        Of a GPU that was not opened yet nothing is.
+        """
         if self._is_cpu:
             return _status_bytes("VmRSS")
+        if not torch.cuda.is_initialized():
+            return 0
         free, total = torch.cuda.mem_get_info(self._device)
         return total - free
 
@@ -87,9 +98,42 @@ class Meter:
         """How much more than used_bytes was held for a moment."""
         if self._is_cpu:
             return _status_bytes("VmHWM") - _status_bytes("VmRSS")
-        return torch.cuda.max_memory_allocated(self._device) - torch.cuda.memory_allocated(
+        # Of what the allocator holds: what a step gave back to it stays in use.
+        return torch.cuda.max_memory_reserved(self._device) - torch.cuda.memory_reserved(
             self._device
         )
+
+    def give_back(self) -> None:
+        """Give back to the device what nobody holds any more."""
+        if not self._is_cpu:
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+def open_device(device: torch.device) -> None:
+    """Make a GPU's context, and what its libraries hold from their first use on.
+
+    Raises: StartError if there is too little memory for it.
+    """
+    if device.type != "cuda":
+        return
+    with explain_out_of_memory("CUDA context", "end what else uses this GPU, or choose another"):
+        one = torch.ones(1, 1, device=device)
+        torch.mm(one, one)
+        torch.cuda.synchronize(device)
+
+
+def split_overhead(overhead_bytes: int, start: Start, graphs_bytes: int) -> tuple[VramTerm, ...]:
+    """A GPU's overhead in its parts; what nothing else explains is communication's."""
+    context_bytes = start.taken_bytes.get(Phase.CONTEXT, 0)
+    rest_bytes = max(0, overhead_bytes - context_bytes - graphs_bytes)
+    return (
+        VramTerm("context", CUDA_CONTEXT_BYTES, context_bytes),
+        VramTerm(
+            "communication", gpu_overhead_bytes(1) - CUDA_CONTEXT_BYTES - GRAPHS_BYTES, rest_bytes
+        ),
+        VramTerm("graphs", GRAPHS_BYTES, graphs_bytes),
+    )
 
 
 def _status_bytes(key: str) -> int:
@@ -111,10 +155,21 @@ def explain_out_of_memory(term: str, knob: str) -> Iterator[None]:
     except MemoryError as error:
         raise _out_of_memory(term, knob, error) from error
     except RuntimeError as error:
-        is_ours = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-        if not is_ours:
+        cause = _find_out_of_memory(error)
+        if cause is None:
             raise
-        raise _out_of_memory(term, knob, error) from error
+        raise _out_of_memory(term, knob, cause) from error
+
+
+def _find_out_of_memory(error: BaseException | None) -> BaseException | None:
+    """The error itself, or one that it came of: a capture that runs out of memory ends with its
+    own, and the driver's has no class."""
+    while error is not None:
+        text = str(error).lower()
+        if isinstance(error, torch.OutOfMemoryError) or any(each in text for each in _TOO_LITTLE):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _out_of_memory(term: str, knob: str, error: BaseException) -> StartError:

@@ -22,7 +22,7 @@ from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
 from forebay_runtime.shapes import ShapeLog, padded_size
-from forebay_runtime.step_inputs import StepInputs, describe_step
+from forebay_runtime.step_inputs import NO_STEP, StepInputs, describe_step
 from forebay_runtime.step_result import PromptStates, StepResult
 
 _SCORED_BYTES = 32 * 1024**2
@@ -89,6 +89,11 @@ class ModelRunner:
         """What ran for the first time after warm-up."""
         return self.shapes.num_cold
 
+    @property
+    def graphs_bytes(self) -> int:
+        """What captured steps have taken of the device's memory."""
+        return 0 if self._graphs is None else self._graphs.num_bytes
+
     def run(self, batch: Batch, num_layers: int | None = None) -> StepResult:
         """Compute a batch's tokens, and the logits of those requests that have caught up.
 
@@ -122,9 +127,15 @@ class ModelRunner:
 
     def capture_graphs(self) -> None:
         """Capture decode steps of all sizes, if anything captures them."""
-        if self._graphs is not None:
-            with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
-                self._graphs.capture(partial(self._launch_decode, self._graphs))
+        graphs = self._graphs
+        if graphs is None:
+            return
+        with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
+            for size in reversed(graphs.sizes):
+                self.shapes.note("graph", size)
+                # All of it is padding, which no kernel follows anywhere.
+                self._buffers.send(NO_STEP, PaddedSizes(size, size, size))
+                graphs.capture(size, partial(self._launch_decode, graphs, size))
 
     def _launch(self, inputs: StepInputs, num_layers: int | None) -> Computed:
         num_tokens, num_sampled = inputs.num_tokens, inputs.num_sampled

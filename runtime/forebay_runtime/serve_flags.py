@@ -119,6 +119,13 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "a shorter start and some memory saved",
     )
     group.add_argument(
+        "--compile-cache-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="where a GPU's compiled kernels are kept, so that the next start, and other pods, "
+        "find them ($FOREBAY_CACHE_DIR, or Triton's own folder)",
+    )
+    group.add_argument(
         "--seed",
         type=_number(int, 0),
         metavar="N",

@@ -45,7 +45,13 @@ def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
         async_scheduling=parsed.async_scheduling,
         batch_invariant=parsed.batch_invariant,
         enforce_eager=parsed.enforce_eager,
+        compile_cache_dir=_cache_dir(parsed.compile_cache_dir),
     )
+
+
+def _cache_dir(given: Path | None) -> Path | None:
+    named = os.environ.get("FOREBAY_CACHE_DIR", "")
+    return given or (Path(named) if named else None)
 
 
 def _default_batch_tokens(device: str) -> int:

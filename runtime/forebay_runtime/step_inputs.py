@@ -85,6 +85,12 @@ class StepInputs:
         return row
 
 
+NO_STEP = StepInputs(
+    np.empty((4, 0), np.int64), (), (), np.zeros((0, 1), np.int32), np.empty(0, np.int64)
+)
+"""A step of no sequence: padded to any size, it is harmless."""
+
+
 def describe_step(batch: Batch, block_size: int) -> StepInputs:
     """A batch in numbers; the id of a token that is carried is a placeholder."""
     chunks = batch.chunks

@@ -54,8 +54,8 @@ class _AllowAll:
         pass
 
 
-def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
-    """Run every shape once; the seconds that the slowest step would take.
+def run_shapes(runner: ModelRunner, sampler: Sampler) -> None:
+    """Run every shape once.
 
     Raises: StartError if the whole model gives no numbers.
     """
@@ -68,10 +68,15 @@ def warm_up(runner: ModelRunner, sampler: Sampler) -> float:
         result = runner.run(batch)
         _check_finite(result.logits)
         sampler.sample(result, batch)
-    runner.capture_graphs()
+
+
+def end_warm_up(runner: ModelRunner) -> float:
+    """From here on what is new is cold; the seconds that the slowest step would take."""
     runner.shapes.end_warm_up()
+    batch = _prefill_batch(runner.limits, _most_tokens(runner.limits))
     start = time.perf_counter()
-    runner.run(_prefill_batch(limits, _most_tokens(limits)), num_layers=1)
+    # A GPU has only been told of the step when run returns.
+    runner.run(batch, num_layers=1).find_broken()
     elapsed_seconds, model = time.perf_counter() - start, runner.model
     return elapsed_seconds * model.config.sizes.num_layers / model.num_layer_kinds
 

@@ -81,6 +81,14 @@ class FakeEngine:
             VramTerm("overhead", planned_bytes=100, measured_bytes=120),
         )
 
+    @property
+    def overhead_parts(self) -> tuple[VramTerm, ...]:
+        return (VramTerm("context", planned_bytes=60, measured_bytes=70),)
+
+    @property
+    def startup_seconds(self) -> dict[str, float]:
+        return {"weights": 1.5, "graphs": 0.5}
+
     def warm_up(self) -> None:
         time.sleep(self.load_seconds)
         if self.warm_up_error:

@@ -163,6 +163,7 @@ METRICS = {
     "vllm:request_params_n": "histogram",
     "vllm:request_params_max_tokens": "histogram",
     "forebay:vram_bytes": "gauge",
+    "forebay:startup_seconds": "gauge",
     "forebay:warmup_seconds": "gauge",
     "forebay:cold_total": "counter",
     "forebay:host_gap_seconds_total": "counter",

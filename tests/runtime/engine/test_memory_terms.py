@@ -2,13 +2,16 @@
 
 import logging
 import mmap
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from forebay_budget.terms import Terms
+from forebay_budget.terms import CUDA_CONTEXT_BYTES, GRAPHS_BYTES, Terms, gpu_overhead_bytes
+from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
-from forebay_runtime.memory import Meter, compare_terms
+from forebay_runtime.memory import Meter, compare_terms, explain_out_of_memory, split_overhead
+from forebay_runtime.start_phases import Phase, Start
 
 MIB = 1024**2
 PLANNED = Terms(1_000 * MIB, 1_000 * MIB, 100 * MIB, 900 * MIB)
@@ -56,3 +59,59 @@ def test_a_meter_sees_what_is_held_and_what_was_held_for_a_moment() -> None:
             for_a_moment.write(b"x" * len(for_a_moment))
         assert meter.used_bytes() - before > 56 * MIB
         assert meter.peak_bytes() > 80 * MIB
+
+
+def _fail_in_capture() -> None:
+    """As torch's own context ends a capture in which memory ran out."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+
+def _fail_in_driver() -> None:
+    raise RuntimeError("CUDA error: out of memory")
+
+
+def _fail_on_host() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("fail", "detail"),
+    [
+        pytest.param(_fail_in_capture, "Tried to allocate 2 GiB", id="while a graph was captured"),
+        pytest.param(_fail_in_driver, "CUDA error: out of memory", id="by the driver"),
+        pytest.param(_fail_on_host, "MemoryError", id="on the host"),
+    ],
+)
+def test_out_of_memory_names_the_term_and_the_knob(fail: Callable[[], None], detail: str) -> None:
+    with (
+        pytest.raises(StartError, match="for the CUDA graphs; pass --enforce-eager") as raised,
+        explain_out_of_memory("CUDA graphs", "pass --enforce-eager"),
+    ):
+        fail()
+    assert detail in str(raised.value)
+
+
+def test_another_error_stays_what_it_is() -> None:
+    with (
+        pytest.raises(RuntimeError, match="shapes differ"),
+        explain_out_of_memory("CUDA graphs", "pass --enforce-eager"),
+    ):
+        raise RuntimeError("shapes differ")
+
+
+def test_a_gpus_overhead_is_told_in_parts_that_add_up() -> None:
+    used = iter((0, 400 * MIB))
+    start = Start(lambda: next(used))
+    with start.phase(Phase.CONTEXT):
+        pass
+    parts = split_overhead(900 * MIB, start, graphs_bytes=300 * MIB)
+    assert {part.name: part.measured_bytes // MIB for part in parts} == {
+        "context": 400,
+        "communication": 200,
+        "graphs": 300,
+    }
+    assert sum(part.planned_bytes for part in parts) == gpu_overhead_bytes(1)
+    assert (parts[0].planned_bytes, parts[2].planned_bytes) == (CUDA_CONTEXT_BYTES, GRAPHS_BYTES)

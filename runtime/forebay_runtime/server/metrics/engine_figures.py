@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from forebay_runtime.engine import EngineLike
+from forebay_runtime.engine import EngineLike, VramTerm
 from forebay_runtime.request import Load
 from forebay_runtime.server.metrics.families import ENGINE
 
@@ -71,15 +71,33 @@ class EngineFigures(Collector):
         yield _counter(
             "forebay:host_gap_seconds", text, own, engine.host_gap_seconds if engine else 0
         )
-        memory = GaugeMetricFamily(
+        yield self._memory(
             "forebay:vram_bytes",
             "Device memory by term, as planned and as measured",
-            labels=["model_name", "term", "kind"],
+            ("term", engine.vram_terms if engine else ()),
         )
-        for term in engine.vram_terms if engine else ():
-            memory.add_metric([self._model_name, term.name, "planned"], term.planned_bytes)
-            memory.add_metric([self._model_name, term.name, "measured"], term.measured_bytes)
-        yield memory
+        yield self._memory(
+            "forebay:vram_overhead_bytes",
+            "What the term overhead is made of, as planned and as measured",
+            ("part", engine.overhead_parts if engine else ()),
+        )
+        startup = GaugeMetricFamily(
+            "forebay:startup_seconds",
+            "What the start took by phase",
+            labels=["model_name", "phase"],
+        )
+        for phase, seconds in engine.startup_seconds.items() if engine else ():
+            startup.add_metric([self._model_name, phase], seconds)
+        yield startup
+
+    def _memory(self, name: str, text: str, told: tuple[str, tuple[VramTerm, ...]]) -> Metric:
+        """told: what the terms are called, and they themselves."""
+        label, terms = told
+        family = GaugeMetricFamily(name, text, labels=["model_name", label, "kind"])
+        for term in terms:
+            family.add_metric([self._model_name, term.name, "planned"], term.planned_bytes)
+            family.add_metric([self._model_name, term.name, "measured"], term.measured_bytes)
+        return family
 
 
 def _gauge(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
