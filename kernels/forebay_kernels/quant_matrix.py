@@ -78,7 +78,7 @@ class QuantMatrix:
         size = self.group_size or self.num_stored
         zero = _middle(self.bits) if self.zeros is None else self.zeros.T.unsqueeze(2).float()
         groups = self.codes().float().unflatten(1, (-1, size))
-        weight: Tensor = ((groups - zero) * self.scales.T.unsqueeze(2).float()).flatten(1)
+        weight: Tensor = groups.sub_(zero).mul_(self.scales.T.unsqueeze(2).float()).flatten(1)
         if self.input_order is not None:
             stored, weight = weight, weight.new_zeros(self.num_outputs, self.num_inputs)
             weight.index_add_(1, self.input_order, stored)

@@ -161,3 +161,60 @@ def save_packed(plain: Path, folder: Path, method: Method, skipped: tuple[str, .
     (folder / "config.json").write_text(
         json.dumps(document | {"quantization_config": method.stated})
     )
+
+
+def gptq(bits: int = 4, group: int = 32, **stated: Any) -> dict[str, Any]:
+    """A quantization_config as GPTQ's tools write it."""
+    return {"quant_method": "gptq", "bits": bits, "group_size": group, **stated}
+
+
+def compressed(form: str, bits: int, **weights: Any) -> dict[str, Any]:
+    """A quantization_config as compressed-tensors writes it."""
+    scheme = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": 32} | weights
+    group = {"targets": ["Linear"], "weights": scheme, "input_activations": None}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"],
+    }
+
+
+def pack_gptq_v2(rounded: Rounded, bits: int) -> Tensors:
+    """GPTQModel's second format: zeros as they are."""
+    return pack_gptq(rounded, bits, lack=0)
+
+
+METHODS = {
+    "awq": Method(
+        {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"}, Grid(), pack_awq
+    ),
+    "gptq": Method(gptq(sym=True), Grid(is_symmetric=True), pack_gptq),
+    "gptq-asymmetric": Method(gptq(sym=False), Grid(), pack_gptq),
+    "gptq-v2": Method(gptq(sym=False, checkpoint_format="gptq_v2"), Grid(), pack_gptq_v2),
+    "gptq-reordered": Method(gptq(sym=False, desc_act=True), Grid(is_reordered=True), pack_gptq),
+    "gptq-8-bits": Method(gptq(8, sym=False), Grid(8), pack_gptq),
+    "gptq-8-bits-rows": Method(gptq(8, -1, sym=True), Grid(8, 0, is_symmetric=True), pack_gptq),
+    "gptq-rows": Method(gptq(4, -1, sym=False, desc_act=True), Grid(4, 0), pack_gptq),
+    "packed": Method(
+        compressed("pack-quantized", 4, symmetric=True),
+        Grid(is_symmetric=True),
+        pack_compressed,
+    ),
+    "packed-asymmetric-reordered": Method(
+        compressed("pack-quantized", 4, symmetric=False, actorder="group"),
+        Grid(is_reordered=True),
+        pack_compressed,
+    ),
+    "packed-8-bits-rows": Method(
+        compressed("pack-quantized", 8, symmetric=True, strategy="channel", group_size=None),
+        Grid(8, 0, is_symmetric=True),
+        pack_compressed,
+    ),
+    "bytes": Method(
+        compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None),
+        Grid(8, 0, is_symmetric=True),
+        pack_bytes,
+    ),
+}
+"""Every way of publishing that the runtime reads, of each kind of zeros, groups and order."""

@@ -19,15 +19,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from greedy import best_tokens, greedy_answers
-from packed_models import (
-    Grid,
-    Method,
-    pack_awq,
-    pack_bytes,
-    pack_compressed,
-    pack_gptq,
-    save_packed,
-)
+from packed_models import METHODS, Method, compressed, save_packed
 from tiny_model import save_tiny
 
 PROMPTS = {
@@ -35,59 +27,6 @@ PROMPTS = {
     for name, step, length in (("a", 7, 23), ("b", 11, 5), ("c", 29, 41))
 }
 NUM_TOKENS = 12
-
-
-def gptq(bits: int = 4, group: int = 32, **stated: Any) -> dict[str, Any]:
-    return {"quant_method": "gptq", "bits": bits, "group_size": group, **stated}
-
-
-def compressed(form: str, bits: int, **weights: Any) -> dict[str, Any]:
-    scheme = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": 32} | weights
-    group = {"targets": ["Linear"], "weights": scheme, "input_activations": None}
-    return {
-        "quant_method": "compressed-tensors",
-        "format": form,
-        "config_groups": {"group_0": group},
-        "ignore": ["lm_head"],
-    }
-
-
-def pack_gptq_v2(rounded: Any, bits: int) -> dict[str, Any]:
-    return pack_gptq(rounded, bits, lack=0)
-
-
-METHODS = {
-    "awq": Method(
-        {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"}, Grid(), pack_awq
-    ),
-    "gptq": Method(gptq(sym=True), Grid(is_symmetric=True), pack_gptq),
-    "gptq-asymmetric": Method(gptq(sym=False), Grid(), pack_gptq),
-    "gptq-v2": Method(gptq(sym=False, checkpoint_format="gptq_v2"), Grid(), pack_gptq_v2),
-    "gptq-reordered": Method(gptq(sym=False, desc_act=True), Grid(is_reordered=True), pack_gptq),
-    "gptq-8-bits": Method(gptq(8, sym=False), Grid(8), pack_gptq),
-    "gptq-8-bits-rows": Method(gptq(8, -1, sym=True), Grid(8, 0, is_symmetric=True), pack_gptq),
-    "gptq-rows": Method(gptq(4, -1, sym=False, desc_act=True), Grid(4, 0), pack_gptq),
-    "packed": Method(
-        compressed("pack-quantized", 4, symmetric=True),
-        Grid(is_symmetric=True),
-        pack_compressed,
-    ),
-    "packed-asymmetric-reordered": Method(
-        compressed("pack-quantized", 4, symmetric=False, actorder="group"),
-        Grid(is_reordered=True),
-        pack_compressed,
-    ),
-    "packed-8-bits-rows": Method(
-        compressed("pack-quantized", 8, symmetric=True, strategy="channel", group_size=None),
-        Grid(8, 0, is_symmetric=True),
-        pack_compressed,
-    ),
-    "bytes": Method(
-        compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None),
-        Grid(8, 0, is_symmetric=True),
-        pack_bytes,
-    ),
-}
 
 
 def load(path: Path, **flags: Any) -> Engine:
