@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator model kube cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator kernels-report model kube cluster
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ evaluate: $(VENV)/made model ## lm-eval's answers of a served model, as a client
 
 bench-operator: $(VENV)/made kube ## what the operator costs with 1,000 services and 3,000 pods, as a table
 	$(BIN)/python bench/operator_scale.py
+
+kernels-report: $(VENV)/made ## what each GPU kernel takes, for every architecture, without a GPU
+	TRITON_DEFAULT_FP_FUSION=1 $(BIN)/python -m forebay_kernels.gpu.report docs/kernels-report.md
 
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py
