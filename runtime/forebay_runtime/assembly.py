@@ -7,12 +7,12 @@ size are made here, in this order, and none is changed later.
 from __future__ import annotations
 
 import logging
-import time
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from forebay_budget.quantity import format_bytes
+from forebay_budget.stages import largest_stage
 from forebay_budget.terms import (
     Terms,
     activation_bytes,
@@ -27,14 +27,13 @@ from forebay_runtime.capacity import (
     fit_limits,
 )
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.decode_graphs import CudaRecorder
 from forebay_runtime.engine import Engine, Warmth, Widths
-from forebay_runtime.gpu_room import allowed_bytes, cache_room_bytes, explain_excess
-from forebay_runtime.host_memory import check_room, memory_limit
+from forebay_runtime.gpu_room import allowed_bytes, explain_excess
+from forebay_runtime.host_memory import memory_limit
 from forebay_runtime.kernel_start import compile_kernels
-from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.memory import (
+    Measurement,
     Meter,
     compare_terms,
     explain_out_of_memory,
@@ -42,9 +41,20 @@ from forebay_runtime.memory import (
     plan_terms,
     split_overhead,
 )
-from forebay_runtime.models.decoder import Decoder, DecoderConfig
+from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.parallel.ensemble import Ensemble
+from forebay_runtime.parallel.followers import Followers, start_followers
+from forebay_runtime.parallel.refusals import check_topology
+from forebay_runtime.parallel.topology import Topology
 from forebay_runtime.placement_choice import choose_placement
+from forebay_runtime.rank_assembly import (
+    build_runner,
+    choose_stage,
+    count_room,
+    load_model,
+    set_threads,
+)
 from forebay_runtime.runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.admission import Rules
@@ -52,7 +62,6 @@ from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
 from forebay_runtime.start_phases import Phase, Start
-from forebay_runtime.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
 
@@ -65,15 +74,21 @@ _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
 
 
-def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None) -> Engine:
+def build_engine(
+    config: EngineConfig,
+    end_tokens: frozenset[int] | None = None,
+    followers: Followers | None = None,
+) -> Engine:
     """Read a model's weights and set everything up, cold.
 
     end_tokens: what ends an answer, as the tokenizer knows it; by default what the model's files
-    name.
-    Raises: StartError or ModelError, whose one sentence leads to the cause.
+    name. followers: the other ranks, by default started here where the configuration asks for some.
+    Raises: StartError, ModelError or RankLost, whose one sentence leads to the cause.
     """
-    torch.set_num_threads(usable_cpus())
+    topology = Topology(config.tensor_parallel_size, config.pipeline_parallel_size)
+    set_threads(topology.num_ranks)
     described = describe_model(config.model_path)
+    check_topology(topology, described.inspection.config, config.quantization)
     if end_tokens is None:
         end_tokens = described.eos_token_ids
     placement = choose_placement(config, described)
@@ -82,15 +97,19 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
         open_device(placement.device)
     with start.phase(Phase.KERNELS):
         compile_kernels(config, described, placement)
+    ensemble = Ensemble(config, topology, followers or start_followers(config))
     shape = _block_shape(config, described, placement)
     limits = choose_limits(config, described.inspection.config.max_position_embeddings, shape)
     with start.phase(Phase.WEIGHTS):
-        model = _load_model(described, placement, limits)
+        ensemble.begin_load(limits, placement.device)
+        stage = choose_stage(described, topology, 0)
+        model = load_model(described, placement, limits, ensemble.link, stage)
+        ensemble.wait()
     with start.phase(Phase.TRIAL):
-        num_blocks = _choose_num_blocks(config, model, limits, shape)
+        num_blocks = _choose_num_blocks(config, model, limits, shape, ensemble)
     limits = fit_limits(config, limits, num_blocks, shape)
     with start.phase(Phase.KV_CACHE):
-        runner = _build_runner(config, model, num_blocks, limits, shape)
+        runner = _build_runners(config, model, num_blocks, limits, ensemble)
     scheduler = Scheduler(
         BlockPool(num_blocks, config.block_size),
         limits,
@@ -98,8 +117,11 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
         choose_rules(config, model.window),
     )
     sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
-    planned = plan_terms(described.inspection, placement, limits, runner.cache_bytes)
-    run_every_shape = partial(_run_every_shape, config, runner, sampler, planned, start)
+    planned = plan_terms(
+        described.inspection, topology, placement, limits, num_blocks * shape.num_bytes
+    )
+    warming = Warming(config, planned, start, ensemble)
+    run_every_shape = partial(_run_every_shape, runner, sampler, warming)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
@@ -108,13 +130,26 @@ def build_engine(config: EngineConfig, end_tokens: frozenset[int] | None = None)
     return Engine(scheduler, runner, sampler, run_every_shape, widths, is_async=is_async)
 
 
-def _run_every_shape(
-    config: EngineConfig, runner: ModelRunner, sampler: Sampler, planned: Terms, start: Start
-) -> Warmth:
+@dataclass(frozen=True)
+class Warming:
+    """What warming an engine's parts is judged by, and who takes part."""
+
+    config: EngineConfig
+    planned: Terms
+    start: Start
+    ensemble: Ensemble
+
+    @property
+    def num_ranks(self) -> int:
+        """This one too."""
+        return self.ensemble.topology.num_ranks
+
+
+def _run_every_shape(runner: ModelRunner, sampler: Sampler, warming: Warming) -> Warmth:
     """Warm an engine's parts, and measure their memory meanwhile."""
-    meter = Meter(runner.model.placement.device)
-    used_bytes = meter.used_bytes()
-    meter.forget_peak()
+    start, ensemble = warming.start, warming.ensemble
+    ensemble.begin_measuring()
+    measurement = Measurement(runner)
     with (
         start.phase(Phase.SHAPES),
         explain_out_of_memory(
@@ -122,21 +157,15 @@ def _run_every_shape(
         ),
     ):
         warmup.run_shapes(runner, sampler)
-    activation_bytes = meter.used_bytes() + meter.peak_bytes() - used_bytes
+    measurement.end_shapes()
     with start.phase(Phase.GRAPHS), explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
         runner.capture_graphs()
     slowest_seconds = warmup.end_warm_up(runner)
-    weights_bytes, kv_cache_bytes = runner.model.num_bytes, runner.cache_bytes
-    held_bytes = used_bytes - weights_bytes - kv_cache_bytes
-    measured = Terms(
-        weights_bytes=weights_bytes,
-        kv_cache_bytes=kv_cache_bytes,
-        activation_bytes=activation_bytes,
-        overhead_bytes=max(0, held_bytes) + runner.graphs_bytes,
-    )
+    ensemble.expect_steps(slowest_seconds)
+    measured = ensemble.largest(measurement.terms())
     device = runner.model.placement.device.type
     if device == "cuda":
-        _check_promise(config, meter)
+        _check_promise(warming.config, Meter(runner.model.placement.device))
     most_step_seconds = _MOST_CPU_STEP_SECONDS if device == "cpu" else None
     logger.info(
         "Warmed up seconds=%.1f full_step_seconds=%.2f most_step_seconds=%s",
@@ -146,11 +175,11 @@ def _run_every_shape(
     )
     return Warmth(
         slowest_seconds,
-        compare_terms(planned, measured),
+        compare_terms(warming.planned, measured),
         most_step_seconds,
         device,
         {str(phase): seconds for phase, seconds in start.seconds.items()},
-        split_overhead(measured.overhead_bytes, start, runner.graphs_bytes)
+        split_overhead(measured.overhead_bytes, start, runner.graphs_bytes, warming.num_ranks)
         if device == "cuda"
         else (),
     )
@@ -175,45 +204,30 @@ def choose_rules(config: EngineConfig, window: int | None) -> Rules:
 
 
 def _block_shape(config: EngineConfig, described: Description, placement: Placement) -> BlockShape:
-    sizes = described.inspection.config
-    num_bytes = config.block_size * kv_token_bytes(sizes, 1, placement.kv_cache_dtype)
-    return BlockShape(config.block_size, num_bytes, sizes.window)
-
-
-def _load_model(described: Description, placement: Placement, limits: Limits) -> Decoder:
-    start = time.perf_counter()
-    sizes = described.inspection.config
-    checkpoint = open_checkpoint(described.path, described.blueprint)
-    model_config = DecoderConfig(described.blueprint, limits.max_model_len)
-    with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
-        model = Decoder(model_config, checkpoint, placement)
-    logger.info(
-        "Loaded weights architecture=%s dtype=%s quantization=%s size=%s threads=%d seconds=%.1f",
-        sizes.architecture,
-        _name(placement.dtype),
-        described.inspection.quantization or f"{placement.rounded_bits or 'no'} bits",
-        format_bytes(model.num_bytes),
-        torch.get_num_threads(),
-        time.perf_counter() - start,
-    )
-    return model
+    """A block as the rank with the most layers has it."""
+    part = largest_stage(described.inspection, config.pipeline_parallel_size).config
+    token_bytes = kv_token_bytes(part, config.tensor_parallel_size, placement.kv_cache_dtype)
+    return BlockShape(config.block_size, config.block_size * token_bytes, part.window)
 
 
 def _choose_num_blocks(
-    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape
+    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape, ensemble: Ensemble
 ) -> int:
     """The KV cache in blocks: as given, or a default on a CPU, or what a GPU has left."""
     if config.kv_cache_memory_bytes is not None:
         return config.kv_cache_memory_bytes // shape.num_bytes
     if model.placement.device.type == "cuda":
-        return _measure_num_blocks(config, model, limits, shape)
+        return _measure_num_blocks(config, model, limits, shape, ensemble)
     num_blocks = choose_num_blocks(limits, shape)
     if config.max_model_len is not None:
         return num_blocks
-    return min(num_blocks, _count_blocks_in_memory(model, limits, shape))
+    num_ranks = ensemble.topology.num_ranks
+    return min(num_blocks, _count_blocks_in_memory(model, limits, shape, num_ranks))
 
 
-def _count_blocks_in_memory(model: Decoder, limits: Limits, shape: BlockShape) -> int:
+def _count_blocks_in_memory(
+    model: Decoder, limits: Limits, shape: BlockShape, num_ranks: int
+) -> int:
     """The blocks for which this process has memory beside the model and a step's work."""
     sizes, dtype = model.config.sizes, _name(model.placement.dtype)
     num_step_tokens, num_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
@@ -223,47 +237,36 @@ def _count_blocks_in_memory(model: Decoder, limits: Limits, shape: BlockShape) -
     attention_bytes = cpu_attention_token_bytes(
         sizes, dtype, model.placement.kv_cache_dtype, num_step_tokens
     )
-    left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) - taken_bytes
+    left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) // num_ranks - taken_bytes
     return max(0, left_bytes // (shape.num_bytes + shape.num_tokens * attention_bytes))
 
 
 def _measure_num_blocks(
-    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape
+    config: EngineConfig, model: Decoder, limits: Limits, shape: BlockShape, ensemble: Ensemble
 ) -> int:
-    """The blocks that a GPU has left beside the weights and the largest step's activations."""
+    """The blocks that each GPU has left beside the weights and the largest step's activations."""
     meter = Meter(model.placement.device)
     most_bytes = allowed_bytes(config.gpu_memory_utilization, meter.total_bytes())
     # The activations and the graphs need room while they are measured.
     most_blocks = max(1, (most_bytes - meter.used_bytes()) // (2 * shape.num_bytes))
     num_blocks = min(most_blocks, shape.num_blocks_at_once(limits.max_model_len))
-    runner = _build_runner(config, model, num_blocks, limits, shape)
+    runner = _build_runners(config, model, num_blocks, limits, ensemble)
     meter.forget_peak()
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
     with explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
         runner.capture_graphs()
-    used_bytes = meter.used_bytes() + meter.peak_bytes()
-    return cache_room_bytes(most_bytes, used_bytes, runner.cache_bytes) // shape.num_bytes
+    return ensemble.least_room(count_room(config, runner))
 
 
-def _build_runner(
-    config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits, shape: BlockShape
+def _build_runners(
+    config: EngineConfig, model: Decoder, num_blocks: int, limits: Limits, ensemble: Ensemble
 ) -> ModelRunner:
-    knob = "lower --kv-cache-memory-bytes or --max-model-len"
-    # A trial's cache and graphs are let go by now, but not by torch's allocator.
-    Meter(model.placement.device).give_back()
-    if model.placement.device.type == "cpu":
-        check_room(num_blocks * shape.num_bytes, "KV cache", knob)
-    with explain_out_of_memory("KV cache", knob):
-        cache = model.new_cache(num_blocks, config.block_size)
-    is_on_gpu = model.placement.device.type == "cuda"
-    return ModelRunner(
-        model,
-        cache,
-        limits,
-        is_batch_invariant=config.batch_invariant,
-        recorder=CudaRecorder() if is_on_gpu and not config.enforce_eager else None,
-    )
+    """A cache and a runner on each rank; rank 0's leads."""
+    ensemble.begin_build(num_blocks, limits)
+    runner = build_runner(config, model, num_blocks, limits, ensemble.runner_class)
+    ensemble.wait()
+    return runner
 
 
 def _name(dtype: torch.dtype) -> str:

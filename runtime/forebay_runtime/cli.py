@@ -95,7 +95,7 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
         from forebay_runtime.server.process import leave, run_server
     except ModuleNotFoundError as exc:
         return _refuse_without(exc)
-    leave(run_server(options, lambda: load_model(parsed.model, config, options)))
+    leave(run_server(options, lambda on_loss: load_model(parsed.model, config, options, on_loss)))
 
 
 def _refuse_without(missing: ModuleNotFoundError) -> int:

@@ -31,6 +31,9 @@ class EngineConfig:
     quantization: INT8 or INT4 rounds the layers' matrices as they are read; None and Auto serve the
     checkpoint as it is, quantised or not.
     kv_cache_dtype: what keys and values are kept in; auto is dtype.
+    tensor_parallel_size: ranks, a GPU each, that share every layer; pipeline_parallel_size: groups
+    of such ranks that share the layers out. rank_timeout_seconds: a rank that gives no sign of life
+    for so long is lost.
     block_size: tokens in a KV block.
     scheduling_policy: whose turn it is: by arrival (fcfs), or by the requests' priority.
     enable_prefix_caching: prompts that begin alike share the KV blocks of what they share.
@@ -52,6 +55,8 @@ class EngineConfig:
     kv_cache_memory_bytes: int | None = None
     gpu_memory_utilization: float = 0.9
     tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    rank_timeout_seconds: float = 30.0
     quantization: str = "None"
     kv_cache_dtype: str = "auto"
     block_size: int = 16
@@ -63,6 +68,11 @@ class EngineConfig:
     batch_invariant: bool = False
     enforce_eager: bool = False
     compile_cache_dir: Path | None = None
+
+    @property
+    def num_ranks(self) -> int:
+        """Processes that share the model, a GPU each where it runs on GPUs."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     def __post_init__(self) -> None:
         """Refuse what no model and no device could make right.
@@ -87,11 +97,6 @@ class EngineConfig:
                     f"{flag} {value} is not supported by this runtime; "
                     f"choose one of {', '.join(map(str, possible))}"
                 )
-        if self.tensor_parallel_size != 1:
-            raise StartError(
-                f"--tensor-parallel-size {self.tensor_parallel_size} is not supported by this "
-                "runtime, which runs a model on one device; choose 1"
-            )
 
     def _check_sizes(self) -> None:
         for flag, value in (
@@ -101,6 +106,9 @@ class EngineConfig:
             ("--kv-cache-memory-bytes", self.kv_cache_memory_bytes),
             ("--long-prompt-tokens", self.long_prompt_tokens),
             ("--max-long-prompts", self.max_long_prompts),
+            ("--tensor-parallel-size", self.tensor_parallel_size),
+            ("--pipeline-parallel-size", self.pipeline_parallel_size),
+            ("--rank-timeout-seconds", self.rank_timeout_seconds),
         ):
             if value is not None and value < 1:
                 raise StartError(f"{flag} {value} is too small; it must be at least 1")

@@ -17,6 +17,7 @@ import torch
 
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes
+from forebay_budget.stages import largest_stage
 from forebay_budget.terms import (
     CUDA_CONTEXT_BYTES,
     GRAPHS_BYTES,
@@ -31,6 +32,8 @@ from forebay_budget.terms import (
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.start_phases import Phase, Start
 
@@ -43,21 +46,26 @@ _TOLERATED_TERM_BYTES = 256 * 1024**2
 
 
 def plan_terms(
-    inspection: Inspection, placement: Placement, limits: Limits, kv_cache_bytes: int
+    inspection: Inspection,
+    topology: Topology,
+    placement: Placement,
+    limits: Limits,
+    kv_cache_bytes: int,
 ) -> Terms:
-    """The terms by the formulas that sized the pod."""
-    config, num_tokens = inspection.config, limits.max_num_batched_tokens
+    """The terms of the largest rank by the formulas that sized the pod."""
+    part, tp = largest_stage(inspection, topology.num_stages), topology.num_shards
+    config, num_tokens = part.config, limits.max_num_batched_tokens
     dtype = str(placement.dtype).removeprefix("torch.")
     quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
-    activation = activation_bytes(config, 1, dtype, num_tokens, limits.max_num_seqs)
-    overhead = gpu_overhead_bytes(1)
+    activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_seqs)
+    overhead = gpu_overhead_bytes(topology.num_ranks)
     if placement.device.type == "cpu":
         kv_dtype = placement.kv_cache_dtype
-        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, 1, kv_dtype)
+        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, tp, kv_dtype)
         token_bytes = cpu_attention_token_bytes(config, dtype, kv_dtype, num_tokens)
         activation += num_cached_tokens * token_bytes
-        overhead = cpu_overhead_bytes(inspection, kv_cache_bytes + activation)
-    weights = weights_bytes(inspection, 1, dtype, quantization)
+        overhead = cpu_overhead_bytes(part, kv_cache_bytes + activation)
+    weights = weights_bytes(part, tp, dtype, quantization)
     return Terms(weights, kv_cache_bytes, activation, overhead)
 
 
@@ -123,17 +131,45 @@ def open_device(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def split_overhead(overhead_bytes: int, start: Start, graphs_bytes: int) -> tuple[VramTerm, ...]:
+def split_overhead(
+    overhead_bytes: int, start: Start, graphs_bytes: int, num_ranks: int = 1
+) -> tuple[VramTerm, ...]:
     """A GPU's overhead in its parts; what nothing else explains is communication's."""
     context_bytes = start.taken_bytes.get(Phase.CONTEXT, 0)
+    communication_bytes = gpu_overhead_bytes(num_ranks) - CUDA_CONTEXT_BYTES - GRAPHS_BYTES
     rest_bytes = max(0, overhead_bytes - context_bytes - graphs_bytes)
     return (
         VramTerm("context", CUDA_CONTEXT_BYTES, context_bytes),
-        VramTerm(
-            "communication", gpu_overhead_bytes(1) - CUDA_CONTEXT_BYTES - GRAPHS_BYTES, rest_bytes
-        ),
+        VramTerm("communication", communication_bytes, rest_bytes),
         VramTerm("graphs", GRAPHS_BYTES, graphs_bytes),
     )
+
+
+class Measurement:
+    """The memory of a rank while its runner is warmed, from when this is made."""
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self._runner = runner
+        self._meter = Meter(runner.model.placement.device)
+        self._used_bytes = self._meter.used_bytes()
+        self._activation_bytes = 0
+        self._meter.forget_peak()
+
+    def end_shapes(self) -> None:
+        """All shapes were run, and nothing was captured yet."""
+        most_bytes = self._meter.used_bytes() + self._meter.peak_bytes()
+        self._activation_bytes = most_bytes - self._used_bytes
+
+    def terms(self) -> Terms:
+        """What each was, once graphs are captured."""
+        runner = self._runner
+        held_bytes = runner.model.num_bytes + runner.cache_bytes
+        return Terms(
+            weights_bytes=runner.model.num_bytes,
+            kv_cache_bytes=runner.cache_bytes,
+            activation_bytes=self._activation_bytes,
+            overhead_bytes=max(0, self._used_bytes - held_bytes) + runner.graphs_bytes,
+        )
 
 
 def _status_bytes(key: str) -> int:

@@ -10,12 +10,14 @@ from forebay_budget.terms import DTYPE_BYTES
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.parallel.refusals import check_gpus
 
 _FLAGS = {"quantization": "--quantization", "kv_cache_dtype": "--kv-cache-dtype"}
 
 
-def choose_placement(config: EngineConfig, described: Description) -> Placement:
-    """A GPU where there is one; on a CPU float32, else the checkpoint's dtype.
+def choose_placement(config: EngineConfig, described: Description, rank: int = 0) -> Placement:
+    """A GPU where there is one, of several the rank's; on a CPU float32, else the checkpoint's
+    dtype.
 
     Raises: StartError if what was asked is not there, or not to be had of this model.
     """
@@ -33,9 +35,11 @@ def choose_placement(config: EngineConfig, described: Description) -> Placement:
             f"--kv-cache-dtype {kv_cache_dtype} differs from the model's {name}, which a GPU's "
             "attention does not mix; choose auto, fp8, int8 or int4"
         )
-    return Placement(
-        getattr(torch, name), torch.device(kind), _rounded_bits(config, described), kv_cache_dtype
-    )
+    device = torch.device(kind)
+    if kind == "cuda" and config.num_ranks > 1:
+        check_gpus(config.num_ranks, torch.cuda.device_count())
+        device = torch.device(kind, rank)
+    return Placement(getattr(torch, name), device, _rounded_bits(config, described), kv_cache_dtype)
 
 
 def _check_formats(config: EngineConfig, described: Description, kv_cache_dtype: str) -> None:

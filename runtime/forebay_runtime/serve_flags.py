@@ -40,6 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_server_flags(parser)
     _add_engine_flags(parser)
+    _add_parallel_flags(parser)
     _add_memory_flags(parser)
     _add_scheduling_flags(parser)
     _add_answer_flags(parser)
@@ -91,13 +92,6 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "(auto)",
     )
     group.add_argument(
-        "--tensor-parallel-size",
-        type=_number(int, 1),
-        default=1,
-        metavar="N",
-        help="GPUs that share the model; this release knows only 1",
-    )
-    group.add_argument(
         "--quantization",
         type=to_quantization,
         choices=QUANTIZATIONS,
@@ -131,6 +125,34 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="where the seeds of requests without one come from, so that the same requests in the "
         "same order are answered alike (chance)",
+    )
+
+
+def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("parallelism")
+    group.add_argument(
+        "--tensor-parallel-size",
+        "-tp",
+        type=_number(int, 1),
+        default=EngineConfig.tensor_parallel_size,
+        metavar="N",
+        help="GPUs that share every layer of the model (%(default)s)",
+    )
+    group.add_argument(
+        "--pipeline-parallel-size",
+        "-pp",
+        type=_number(int, 1),
+        default=EngineConfig.pipeline_parallel_size,
+        metavar="N",
+        help="groups of so many GPUs over which the layers are shared out, for models that no "
+        "tensor parallelism fits (%(default)s)",
+    )
+    group.add_argument(
+        "--rank-timeout-seconds",
+        type=_number(float, 1),
+        default=EngineConfig.rank_timeout_seconds,
+        metavar="SECONDS",
+        help="a rank that gives no sign of life for so long ends the server (%(default)g)",
     )
 
 

@@ -35,6 +35,8 @@ def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
         kv_cache_memory_bytes=parsed.kv_cache_memory_bytes,
         gpu_memory_utilization=parsed.gpu_memory_utilization,
         tensor_parallel_size=parsed.tensor_parallel_size,
+        pipeline_parallel_size=parsed.pipeline_parallel_size,
+        rank_timeout_seconds=parsed.rank_timeout_seconds,
         quantization=parsed.quantization,
         kv_cache_dtype=parsed.kv_cache_dtype,
         block_size=parsed.block_size,

@@ -12,6 +12,7 @@ import torch
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
+from forebay_runtime.parallel.followers import Followers
 from forebay_runtime.request import Output, TokenLogprobs
 
 
@@ -25,9 +26,10 @@ class Answer:
     first: Output | None = None
 
 
-def load_engine(path: Path, **flags: Any) -> Engine:
+def load_engine(path: Path, followers: Followers | None = None, **flags: Any) -> Engine:
     """An engine in float32 on the CPU, with one thread: tiny products wait for more of them."""
-    engine = build_engine(EngineConfig(path, device="cpu", dtype="float32", **flags))
+    config = EngineConfig(path, device="cpu", dtype="float32", **flags)
+    engine = build_engine(config, followers=followers if config.num_ranks > 1 else None)
     torch.set_num_threads(1)
     return engine
 

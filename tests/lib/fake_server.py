@@ -11,6 +11,7 @@ from pathlib import Path
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
+from forebay_runtime.server.engine_loop import OnLoss
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.process import leave, run_server
 from forebay_runtime.server.service import Model
@@ -23,7 +24,7 @@ def main() -> None:
     log = Path(options.pop("termination_log"))
     template = engine.pop("template", TEMPLATE)
 
-    def load() -> Model:
+    def load(on_loss: OnLoss) -> Model:
         tokenizer = build_byte_tokenizer()
         read = ChatTemplate(template, tokenizer.special.names)
         return Model(FakeEngine(**engine), tokenizer, read, EngineConfig(Path("fake")))

@@ -56,6 +56,11 @@ class ServerProcess:
         return next((m for line in list(self.lines) if (m := pattern.search(line))), None)
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """The base of its paths."""
         return f"http://127.0.0.1:{self.port}"

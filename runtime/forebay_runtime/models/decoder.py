@@ -149,10 +149,7 @@ class Decoder:
         for index in self._chosen(num_layers):
             rotation = rotations[self._rope_of_layer[index]]
             self._layers[index](residual, rotation, plan, cache.layers[index])
-        x = residual.total()
-        if not self.stage.is_last:
-            self.link.send(x)
-        return x
+        return self._end(residual.total())
 
     def _begin(self, token_ids: Tensor) -> Tensor:
         """What the first of this rank's layers takes: embeddings, or what the stage before made."""
@@ -162,6 +159,15 @@ class Decoder:
             return self.link.receive(torch.empty(shape, dtype=dtype, device=device))
         x = self._embedding(token_ids)
         return x if self._embedding_scale is None else x * self._embedding_scale
+
+    def _end(self, x: Tensor) -> Tensor:
+        """Hand on what this rank's last layer made; rank 0 gets what the model's last one did."""
+        if not self.stage.is_last:
+            self.link.send(x)
+            return self.link.take(x)
+        if not self.stage.is_first:
+            self.link.give(x)
+        return x
 
     def _chosen(self, num_layers: int | None) -> list[int]:
         """The layers to run: all, or the first num_layers of each kind."""
@@ -177,17 +183,23 @@ class Decoder:
         return ops.rms_norm(hidden, self._norm, self.config.blueprint.rms_norm_eps)
 
     def logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
-        """Score the vocabulary, on the last stage.
+        """Score the vocabulary.
 
-        Shapes: hidden [T, h]; out [T, V] float32, what to write to, else a new tensor.
+        Shapes: hidden [T, h]; out [T, V] float32, what to write to, else a new tensor. Where
+        another rank has the head, rank 0 gets its scores, and others what chance has in out.
         """
         if self._head is None:
-            raise ValueError("this rank's stage has no head")
+            if out is None:
+                shape = (len(hidden), self.config.sizes.vocab_size)
+                out = hidden.new_empty(shape, dtype=torch.float32)
+            return self.link.take(out)
         logits = self._head(self.normed(hidden))
         cap = self.config.blueprint.logit_softcap
-        if cap is not None:
-            logits = ops.softcap(logits, cap)
-        return logits.float() if out is None else out.copy_(logits)
+        logits = logits if cap is None else ops.softcap(logits, cap)
+        logits = logits.float() if out is None else out.copy_(logits)
+        if not self.stage.is_first:
+            self.link.give(logits)
+        return logits
 
 
 def _embedding_scale(blueprint: Blueprint, placement: Placement) -> Tensor | None:

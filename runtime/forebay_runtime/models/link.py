@@ -34,6 +34,12 @@ class Link(Protocol):
     def receive(self, x: Tensor) -> Tensor:
         """Fill x with what the stage before sent, and return it."""
 
+    def give(self, x: Tensor) -> None:
+        """Hand x to rank 0, in the last of several stages."""
+
+    def take(self, x: Tensor) -> Tensor:
+        """Fill x with what the last stage gave, where this is rank 0, and return it."""
+
 
 class Alone:
     """The link of a model that one rank holds whole."""
@@ -50,11 +56,17 @@ class Alone:
 
     def send(self, x: Tensor) -> None:
         """There is no other stage."""
-        raise NotImplementedError
 
     def receive(self, x: Tensor) -> Tensor:
         """There is no other stage."""
-        raise NotImplementedError
+        return x
+
+    def give(self, x: Tensor) -> None:
+        """There is no other stage."""
+
+    def take(self, x: Tensor) -> Tensor:
+        """There is no other stage."""
+        return x
 
 
 ALONE = Alone()

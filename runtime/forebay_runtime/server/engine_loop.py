@@ -29,6 +29,8 @@ from forebay_runtime.server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
+OnLoss = Callable[[BaseException], None]
+
 _IDLE = Load(num_running=0, num_waiting=0, kv_cache_usage=0.0, free_kv_tokens=0)
 
 
@@ -55,9 +57,16 @@ class EngineLoop:
     """The engine's thread, and the asyncio side's only handle on it."""
 
     def __init__(
-        self, load: Callable[[], EngineLike], callbacks: Callbacks, min_stall_seconds: float
+        self,
+        load: Callable[[OnLoss], EngineLike],
+        callbacks: Callbacks,
+        min_stall_seconds: float,
     ) -> None:
-        """load runs on the engine's thread and may take minutes."""
+        """load runs on the engine's thread and may take minutes.
+
+        What it is given it may call on any thread, when the engine has lost what it runs on: the
+        engine's thread may wait for that inside of a library.
+        """
         self._load_engine = load
         self._callbacks = callbacks
         self._watchdog = Watchdog(min_stall_seconds)
@@ -67,12 +76,13 @@ class EngineLoop:
         self._streams: dict[str, OutputStream] = {}
         self._load = _IDLE
         self._refusal: ApiError | None = None
+        self._has_failed = False
         # A daemon: a load that hangs must not keep a process alive that was told to go.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def _run(self) -> None:
         try:
-            engine = self._load_engine()
+            engine = self._load_engine(lambda loss: self._post(self._fail, loss))
             self._warm_up(engine)
             while self._apply_commands(engine):
                 if engine.has_work:
@@ -241,6 +251,9 @@ class EngineLoop:
             stream.put(error)
 
     def _fail(self, cause: BaseException) -> None:
+        if self._has_failed:  # the engine's thread may find out too
+            return
+        self._has_failed = True
         error = EngineFailed("The engine failed while it made this answer; try again")
         self._refusal = error
         for request_id in list(self._streams):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import StartError
+from forebay_runtime.parallel.rank_loss import RankLost
 from forebay_runtime.tokenizer import TokenizerError
 
 _MAX_CHARS = 1024
-_FOR_PEOPLE = (StartError, ModelError, TokenizerError)
+_FOR_PEOPLE = (StartError, ModelError, TokenizerError, RankLost)
 
 
 def is_for_people(cause: BaseException) -> bool:

@@ -15,25 +15,33 @@ from forebay_runtime.chat_template import ChatTemplate, read_folder_template, re
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.loading.hub import download_model
+from forebay_runtime.parallel.followers import OnLoss, start_followers
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model
 from forebay_runtime.threads import wait_passively
 from forebay_runtime.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 
 
-def load_model(model: str, config: EngineConfig, options: ServeOptions) -> Model:
+def load_model(
+    model: str, config: EngineConfig, options: ServeOptions, on_loss: OnLoss | None = None
+) -> Model:
     """Load the model; config's model_path is set to where it was found.
 
-    Raises: ModelError, StartError or TokenizerError with a sentence that leads to the cause.
+    on_loss: told when a rank that shares the model is lost, on a thread of its own.
+    Raises: ModelError, StartError, TokenizerError or RankLost with a sentence that leads to the
+    cause.
     """
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
-    # The tokenizer first: it is quick, and where it is at fault nothing was loaded for nothing.
-    tokenizer, template = read_text_parts(path, options.chat_template)
     wait_passively()
+    # The other ranks first, as they have much to import.
+    followers = start_followers(config, on_loss)
+    # Then the tokenizer: it is quick, and where it is at fault nothing was loaded for nothing.
+    tokenizer, template = read_text_parts(path, options.chat_template)
     from forebay_runtime.assembly import build_engine
 
     config = replace(config, model_path=path)
-    return Model(build_engine(config, tokenizer.eos_token_ids), tokenizer, template, config)
+    engine = build_engine(config, tokenizer.eos_token_ids, followers)
+    return Model(engine, tokenizer, template, config)
 
 
 def read_text_parts(

@@ -20,7 +20,7 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import EngineLike
 from forebay_runtime.request import Request
 from forebay_runtime.server.connection import Connection
-from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
+from forebay_runtime.server.engine_loop import Callbacks, EngineLoop, OnLoss
 from forebay_runtime.server.errors import ModelNotFound, Unavailable
 from forebay_runtime.server.event_stream import Manners
 from forebay_runtime.server.generation import Generation, Telling, Workshop
@@ -51,8 +51,8 @@ class Model:
 class Service:
     """One model being served."""
 
-    def __init__(self, options: ServeOptions, load: Callable[[], Model]) -> None:
-        """load runs on the engine's thread, when start is called."""
+    def __init__(self, options: ServeOptions, load: Callable[[OnLoss], Model]) -> None:
+        """load runs on the engine's thread, when start is called; see EngineLoop."""
         self.options = options
         self.lifecycle = Lifecycle(options)
         self.connections: Iterable[Connection] = ()
@@ -75,8 +75,8 @@ class Service:
         self.manners = Manners(options.keep_alive_seconds, self.metrics.count_error)
         self._gate = QueueGate(options, self.loop, self.metrics.count_rejected)
 
-    def _load_engine(self) -> EngineLike:
-        self._model = self._load()
+    def _load_engine(self, on_loss: OnLoss) -> EngineLike:
+        self._model = self._load(on_loss)
         return self._model.engine
 
     def _on_warm(self, engine: EngineLike) -> None:

@@ -47,7 +47,7 @@ async def running(
     warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     callbacks = Callbacks(lambda _: warm.set_result(None), failure.set_result, lambda _: None)
-    loop = EngineLoop(lambda: engine, callbacks, min_stall_seconds)
+    loop = EngineLoop(lambda on_loss: engine, callbacks, min_stall_seconds)
     loop.start()
     await asyncio.wait({warm, failure}, return_when=asyncio.FIRST_COMPLETED)
     yield loop, failure

@@ -3,8 +3,6 @@
 The oracle is `transformers`, in float32, greedy.
 """
 
-import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,40 +11,19 @@ from typing import Any
 import openai
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from fake_engine import TEMPLATE, VOCAB_SIZE, build_byte_backend, build_byte_tokenizer
+from fake_engine import build_byte_tokenizer
+from served_model import FLAGS, SERVE, save_served_model
 from server_process import ServerProcess, running
 
 pytestmark = pytest.mark.component
-SERVE = [sys.executable, "-m", "forebay_runtime.cli", "serve"]
-FLAGS = ["--host", "127.0.0.1", "--port", "0", "--device", "cpu", "--dtype", "float32"]
-FLAGS += ["--served-model-name", "m", "--lame-duck-seconds", "0"]
 
 
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder as Hugging Face has it, and the same model in `transformers`."""
     folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCAB_SIZE,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    model = LlamaForCausalLM(config).eval()
-    model.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(build_byte_backend().to_str())
-    described = {"eos_token": "<|im_end|>", "chat_template": TEMPLATE}
-    (folder / "tokenizer_config.json").write_text(json.dumps(described))
-    return folder, model
+    return folder, save_served_model(folder)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def load(template: ChatTemplate | None = None) -> Model:
 async def ready(template: ChatTemplate | None = None, **options: Any) -> AsyncIterator[Service]:
     """A service that became ready."""
     given = {"prepares_structures": False} | options
-    service = Service(ServeOptions(served_model_name="m", **given), lambda: load(template))
+    service = Service(ServeOptions(served_model_name="m", **given), lambda on_loss: load(template))
     service.loop.start()
     while not service.lifecycle.is_ready:
         await asyncio.sleep(0.01)

@@ -1,0 +1,47 @@
+"""Which sizes a model and a machine can have, and the sentence for those that they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forebay_budget.inspection import ModelConfig
+from forebay_budget.terms import admissible_tensor_parallel_sizes
+from forebay_runtime.config import StartError
+from forebay_runtime.parallel.topology import Topology
+
+
+def check_topology(topology: Topology, sizes: ModelConfig, quantization: str) -> None:
+    """Refuse what does not divide the model.
+
+    Raises: StartError with what was asked, what is possible, and the flag.
+    """
+    tp, pp = topology.num_shards, topology.num_stages
+    possible = admissible_tensor_parallel_sizes(sizes, quantization)
+    if tp not in possible:
+        raise StartError(
+            f"--tensor-parallel-size {tp} does not divide the model ({sizes.num_heads} heads, "
+            f"{sizes.num_kv_heads} KV heads, intermediate size {sizes.intermediate_size}); choose "
+            f"{_either(possible)}, or spread its layers by --pipeline-parallel-size"
+        )
+    if pp > sizes.num_layers:
+        raise StartError(
+            f"--pipeline-parallel-size {pp} is more than the {sizes.num_layers} layers that the "
+            f"model has; choose at most {sizes.num_layers}"
+        )
+
+
+def check_gpus(num_ranks: int, num_gpus: int) -> None:
+    """Refuse more ranks than there are GPUs.
+
+    Raises: StartError.
+    """
+    if num_ranks > num_gpus:
+        raise StartError(
+            f"--tensor-parallel-size times --pipeline-parallel-size is {num_ranks}, but torch sees "
+            f"{num_gpus} GPUs; give the container {num_ranks}, or lower one of the two"
+        )
+
+
+def _either(numbers: Sequence[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,125 @@
+"""What each rank makes of its own part of a model: weights, cache, runner, and the room it has.
+
+Rank 0's assembly and the other ranks call the same; a model that one rank holds is the case of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from forebay_budget.quantity import format_bytes
+from forebay_budget.stages import split_layers
+from forebay_budget.terms import (
+    kv_token_bytes,
+)
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.decode_graphs import CudaRecorder
+from forebay_runtime.gpu_room import allowed_bytes, cache_room_bytes
+from forebay_runtime.host_memory import check_room
+from forebay_runtime.loading.checkpoint import open_checkpoint
+from forebay_runtime.loading.description import Description
+from forebay_runtime.memory import (
+    Meter,
+    explain_out_of_memory,
+)
+from forebay_runtime.models.decoder import Decoder, DecoderConfig
+from forebay_runtime.models.link import Link
+from forebay_runtime.models.placement import Placement
+from forebay_runtime.models.shard import Stage
+from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.runner import ModelRunner
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.threads import usable_cpus
+
+logger = logging.getLogger(__name__)
+
+
+def set_threads(num_ranks: int) -> None:
+    """Share the CPUs of this pod among its ranks."""
+    torch.set_num_threads(max(1, usable_cpus() // num_ranks))
+
+
+def choose_stage(described: Description, topology: Topology, rank: int) -> Stage:
+    """The layers of a rank."""
+    layers = split_layers(described.inspection, topology.num_stages)[topology.stage(rank)]
+    return Stage(layers.start, layers.stop, described.inspection.config.num_layers)
+
+
+def load_model(
+    described: Description, placement: Placement, limits: Limits, link: Link, stage: Stage
+) -> Decoder:
+    """Read a rank's part of the weights.
+
+    Raises: StartError or ModelError.
+    """
+    start = time.perf_counter()
+    sizes = described.inspection.config
+    checkpoint = open_checkpoint(described.path, described.blueprint)
+    model_config = DecoderConfig(described.blueprint, limits.max_model_len)
+    with explain_out_of_memory("weights", "choose a narrower --dtype or a smaller model"):
+        model = Decoder(model_config, checkpoint, placement, link, stage)
+    logger.info(
+        "Loaded weights architecture=%s dtype=%s quantization=%s size=%s threads=%d seconds=%.1f",
+        sizes.architecture,
+        _name(placement.dtype),
+        described.inspection.quantization or f"{placement.rounded_bits or 'no'} bits",
+        format_bytes(model.num_bytes),
+        torch.get_num_threads(),
+        time.perf_counter() - start,
+    )
+    return model
+
+
+def count_room(config: EngineConfig, runner: ModelRunner) -> int:
+    """The blocks that this rank's GPU has left beside all that it holds but the cache."""
+    meter = Meter(runner.model.placement.device)
+    most_bytes = allowed_bytes(config.gpu_memory_utilization, meter.total_bytes())
+    used_bytes = meter.used_bytes() + meter.peak_bytes()
+    room_bytes = cache_room_bytes(most_bytes, used_bytes, runner.cache_bytes)
+    return room_bytes * runner.num_blocks // runner.cache_bytes
+
+
+def build_runner(
+    config: EngineConfig,
+    model: Decoder,
+    num_blocks: int,
+    limits: Limits,
+    runner_class: Callable[..., ModelRunner] = ModelRunner,
+) -> ModelRunner:
+    """This rank's cache, and a runner over it.
+
+    Raises: StartError if there is too little memory.
+    """
+    knob = "lower --kv-cache-memory-bytes or --max-model-len"
+    # A trial's cache and graphs are let go by now, but not by torch's allocator.
+    Meter(model.placement.device).give_back()
+    if model.placement.device.type == "cpu":
+        check_room(config.num_ranks * _cache_bytes(config, model, num_blocks), "KV cache", knob)
+    with explain_out_of_memory("KV cache", knob):
+        cache = model.new_cache(num_blocks, config.block_size)
+    # Stages hand each other their states between kernels, which a graph would have to hold too.
+    can_capture = model.placement.device.type == "cuda" and config.pipeline_parallel_size == 1
+    return runner_class(
+        model,
+        cache,
+        limits,
+        is_batch_invariant=config.batch_invariant,
+        recorder=CudaRecorder() if can_capture and not config.enforce_eager else None,
+    )
+
+
+def _cache_bytes(config: EngineConfig, model: Decoder, num_blocks: int) -> int:
+    """What this rank's cache will take."""
+    own = replace(model.config.sizes, num_layers=model.stage.stop - model.stage.start)
+    dtype = model.placement.kv_cache_dtype
+    token_bytes = kv_token_bytes(own, config.tensor_parallel_size, dtype)
+    return num_blocks * config.block_size * token_bytes
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
