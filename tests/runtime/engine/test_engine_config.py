@@ -16,7 +16,8 @@ from forebay_runtime.config import EngineConfig, StartError
         pytest.param(
             {"kv_cache_dtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not", id="kv-dtype"
         ),
-        pytest.param({"tensor_parallel_size": 2}, "--tensor-parallel-size 2 is not", id="tp"),
+        pytest.param({"tensor_parallel_size": 0}, "--tensor-parallel-size 0 is too small", id="tp"),
+        pytest.param({"pipeline_parallel_size": 0}, "--pipeline-parallel-size 0 is too", id="pp"),
         pytest.param({"max_model_len": 0}, "--max-model-len 0 is too small", id="length"),
         pytest.param({"max_num_seqs": 0}, "--max-num-seqs 0 is too small", id="seqs"),
         pytest.param({"kv_cache_memory_bytes": 0}, "--kv-cache-memory-bytes 0 is too", id="kv"),

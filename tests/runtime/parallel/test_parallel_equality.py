@@ -88,6 +88,17 @@ def test_greedy_answers_are_those_of_one_process(
     check_same(play(load_engine(path, followers, **spread, **FLAGS), requests()), expected)
 
 
+@pytest.mark.parametrize(("tp", "pp"), [(2, 1), (1, 2)], ids=["shards", "stages"])
+def test_a_step_in_flight_carries_its_samples_to_every_rank(
+    make_model: MakeModel, followers: Followers, tp: int, pp: int
+) -> None:
+    path = make_model("llama")
+    expected = play(load_engine(path, **FLAGS), requests())
+    spread = {"tensor_parallel_size": tp, "pipeline_parallel_size": pp}
+    engine = load_engine(path, followers, async_scheduling=True, **spread, **FLAGS)
+    check_same(play(engine, requests()), expected)
+
+
 def test_bits_do_not_depend_on_company_where_the_order_of_ranks_is_kept(
     make_model: MakeModel, followers: Followers
 ) -> None:

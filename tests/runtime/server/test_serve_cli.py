@@ -113,7 +113,10 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         *("--chat-template", str(template), "--tool-call-parser", "hermes", "--seed", "7"),
         *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
         *("--allowed-origins", '["https://chat.example"]'),
+        *("-tp", "4", "-pp", "2", "--rank-timeout-seconds", "12.5"),
     )
+    assert (engine.tensor_parallel_size, engine.pipeline_parallel_size) == (4, 2)
+    assert (engine.num_ranks, engine.rank_timeout_seconds) == (8, 12.5)
     assert server.allowed_origins == ("https://chat.example",)
     assert not engine.enable_prefix_caching and engine.batch_invariant and engine.async_scheduling
     assert (engine.scheduling_policy, engine.block_size) == ("priority", 32)
@@ -134,7 +137,8 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         (["serve", "m", "--gpu-memory-utilization", "nan"], "--gpu-memory-utilization"),
         (["serve", "m", "--lame-duck-seconds", "-1"], "--lame-duck-seconds"),
         (["serve", "m", "--shutdown-timeout", "inf"], "--shutdown-timeout"),
-        (["serve", "m", "--tensor-parallel-size", "2"], "--tensor-parallel-size 2"),
+        (["serve", "m", "--tensor-parallel-size", "0"], "--tensor-parallel-size"),
+        (["serve", "m", "-pp", "two"], "--pipeline-parallel-size/-pp: 'two' is not"),
         (["serve", "m", "--quantization", "INT3"], "--quantization"),
         (["serve", "m", "--kv-cache-dtype", "fp8_e5m2"], "--kv-cache-dtype"),
         (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),
