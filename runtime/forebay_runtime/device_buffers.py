@@ -164,6 +164,7 @@ class _HostBlock:
         _put(to["carried"], inputs.carried, -1)
         _put(to["sampled_rows"], inputs.sampled_rows, 0)
         _put(to["seq_lens"], inputs.seq_lens, 0)
+        to["query_starts"][0] = 0
         _put(to["query_starts"][1:], np.cumsum(inputs.query_lens), inputs.num_tokens)
         num_seqs, num_blocks = inputs.block_tables.shape
         to["block_tables"][:num_seqs, :num_blocks] = inputs.block_tables

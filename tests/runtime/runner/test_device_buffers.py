@@ -42,6 +42,16 @@ def test_padding_is_token_zero_without_a_slot_or_a_length() -> None:
     assert tensors.block_tables[:3, :2].tolist() == [[1, 2], [2, 3], [3, 4]]
 
 
+def test_nothing_of_a_step_is_left_over_from_the_one_before() -> None:
+    buffers, sizes = _buffers(), PaddedSizes(5, 5, 5)
+    for num_seqs, length in ((7, 9), (1, 2), (4, 12)):
+        buffers.send(_decodes(num_seqs, length), PaddedSizes(num_seqs, num_seqs, num_seqs))
+    reused = vars(buffers.send(_decodes(3), sizes))
+    fresh = vars(_buffers().send(_decodes(3), sizes))
+    for name in fresh.keys() - {"block_tables"}:
+        assert reused[name].tolist() == fresh[name].tolist(), name
+
+
 def _addresses(tensors: StepTensors) -> dict[str, int]:
     return {name: each.data_ptr() for name, each in vars(tensors).items()}
 
