@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from forebay_kernels.choice import refuse_interpreted, uses_triton
 from forebay_kernels.portable.int8_linear import int8_linear
 from forebay_kernels.quant_matrix import QuantMatrix
 
@@ -37,8 +38,17 @@ class Int8Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
-        return int8_linear(x, self._matrix, self._bias, self._join_largest)
+        return self._multiply(x, None)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """The product plus residual [T, N]."""
-        return residual + self(x)
+        return self._multiply(x, residual)
+
+    def _multiply(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        if uses_triton(x.device):
+            from forebay_kernels.gpu import gemm_w8a8
+
+            refuse_interpreted(x.dtype)
+            return gemm_w8a8.int8_linear(x, self._matrix, self._bias, self._join_largest, residual)
+        out = int8_linear(x, self._matrix, self._bias, self._join_largest)
+        return out if residual is None else residual + out

@@ -10,12 +10,12 @@ from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
 from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
+from forebay_kernels.linear import Linear
 from forebay_kernels.portable import attention, elementwise, kv_write, residual
 from forebay_kernels.portable.attention import AttentionPlan
 from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
 from forebay_kernels.portable.elementwise import rope_table
-from forebay_kernels.portable.linear import Linear
 from forebay_kernels.portable.routing import choose_experts, group_by_expert
 from forebay_kernels.quant_linear import QuantLinear
 from forebay_kernels.ragged import Ragged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from forebay_kernels.choice import uses_triton
+from forebay_kernels.choice import refuse_interpreted, uses_triton
 from forebay_kernels.portable import quant_linear as portable
 from forebay_kernels.quant_matrix import QuantMatrix
 
@@ -32,5 +32,6 @@ class QuantLinear:
         if uses_triton(x.device):
             from forebay_kernels.gpu.gemm_quant import quant_linear
 
+            refuse_interpreted(x.dtype)
             return quant_linear(x, self.matrix, self.bias, residual)
         return portable.quant_linear(x, self.matrix, self.bias, residual)

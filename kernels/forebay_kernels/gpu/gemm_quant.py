@@ -5,31 +5,24 @@ Up to 16 rows the inputs may be split over programs, whose parts split_sum adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from forebay_kernels.choice import is_interpreted
 from forebay_kernels.gpu.architecture import Architecture, architecture_of
 from forebay_kernels.gpu.launch_tables.gemm_quant import TABLE
 from forebay_kernels.gpu.model_shape import Dtype, ModelShape
+from forebay_kernels.gpu.product_store import store_product
 from forebay_kernels.gpu.quant_product import quant_product
-from forebay_kernels.gpu.split_sum import split_sum
+from forebay_kernels.gpu.split_sum import MOST_SPLIT_ROWS, choose_split, new_parts, split_sum
 from forebay_kernels.gpu.variant import Launch, Variant
 from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix
 
 _CHUNK_BYTES = 64
 """Of an output's codes, that a program of few rows takes at a time, unless a group has more."""
-_MOST_SPLIT_ROWS = 16
-_PROGRAMS = 768
-"""That are wanted at once: some of every size on each of a GPU's hundred and some multiprocessors,
-so that none waits for the last."""
-_LEAST_CHUNKS = 4
-"""Of a split; with fewer, starting would take longer than reading."""
 _INVARIANT_ROWS = 64
 """The launch for so many rows serves all numbers of rows where results must not depend on it."""
 
@@ -76,10 +69,9 @@ def gemm_quant_kernel(
     split = tl.program_id(2)
     first = split * chunks_a_split
     last = tl.minimum(first + chunks_a_split, tl.cdiv(num_inputs, BLOCK_K))
-    has_row = rows < num_rows
     total = quant_product(
         x + rows.to(tl.int64) * stride_x,
-        has_row,
+        rows < num_rows,
         words,
         scales,
         zeros,
@@ -96,18 +88,21 @@ def gemm_quant_kernel(
         BLOCK_K,
         CHUNKS,
     )
-    has_output = outputs < num_outputs
-    mask = has_output[:, None] & has_row[None, :]
-    places = rows.to(tl.int64)[None, :] * num_outputs + outputs[:, None]
-    if num_splits > 1:
-        size = num_rows.to(tl.int64) * num_outputs
-        tl.store(parts + split * size + places, total, mask=mask)
-    else:
-        if has_bias:
-            total += tl.load(bias + outputs, mask=has_output, other=0.0).to(tl.float32)[:, None]
-        if has_residual:
-            total += tl.load(residual + places, mask=mask, other=0.0).to(tl.float32)
-        tl.store(out + places, total.to(out.dtype.element_ty), mask=mask)
+    store_product(
+        total,
+        bias,
+        residual,
+        out,
+        parts,
+        rows,
+        outputs,
+        num_rows,
+        num_outputs,
+        split,
+        num_splits,
+        has_bias,
+        has_residual,
+    )
 
 
 def quant_linear(
@@ -116,14 +111,13 @@ def quant_linear(
     """x @ weight.T + bias + residual.
 
     Shapes: x [T, num_inputs]; bias [N]; residual, out [T, N].
-    Raises: ValueError for bf16 under the interpreter, which is silently wrong there.
     """
-    if is_interpreted() and x.dtype == torch.bfloat16:
-        raise ValueError("Triton's interpreter computes bf16 wrongly; use float32 or float16")
     if matrix.input_order is not None:
         x = x.index_select(1, matrix.input_order)
     x = x.contiguous()
     num_rows, num_outputs = x.shape[0], matrix.num_outputs
+    if num_rows == 0:
+        return x.new_empty(0, num_outputs)
     launch = choose_launch(num_rows, architecture_of(x.device))
     constants = {
         **launch.tiles,
@@ -131,11 +125,14 @@ def quant_linear(
         "HAS_ZEROS": matrix.zeros is not None,
     }
     num_columns = triton.cdiv(num_outputs, constants["BLOCK_N"])
-    num_splits, chunks_a_split = _split(num_rows, num_columns, matrix.num_stored, constants)
+    num_splits, chunks_a_split = choose_split(
+        num_rows,
+        num_columns,
+        triton.cdiv(matrix.num_stored, constants["BLOCK_K"]),
+        constants["CHUNKS"],
+    )
     out = x.new_empty(num_rows, num_outputs)
-    # None where nothing is split, but of the one dtype that the kernel is compiled for.
-    num_parts = num_splits if num_splits > 1 else 0
-    parts = x.new_empty(num_parts, num_rows, num_outputs, dtype=torch.float32)
+    parts = new_parts(out, num_splits)
     gemm_quant_kernel[(triton.cdiv(num_rows, constants["BLOCK_M"]), num_columns, num_splits)](
         x,
         matrix.words,
@@ -171,27 +168,13 @@ def chunk_constants(launch: Launch, bits: int, group_size: int | None) -> dict[s
     """What quant_product's constants are for a matrix: a chunk is a group where there are some."""
     num_inputs = _CHUNK_BYTES * 8 // bits
     size = group_size or num_inputs
-    has_few_rows = launch.tiles["BLOCK_M"] <= _MOST_SPLIT_ROWS
+    has_few_rows = launch.tiles["BLOCK_M"] <= MOST_SPLIT_ROWS
     return {
         "BITS": bits,
         "IS_GROUPED": group_size is not None,
         "BLOCK_K": size,
         "CHUNKS": max(1, num_inputs // size) if has_few_rows else 1,
     }
-
-
-def _split(
-    num_rows: int, num_columns: int, num_inputs: int, constants: Mapping[str, int]
-) -> tuple[int, int]:
-    """Into how many parts the inputs are cut, and the chunks of each."""
-    num_chunks = triton.cdiv(num_inputs, constants["BLOCK_K"])
-    if is_on() or num_rows > _MOST_SPLIT_ROWS:
-        return 1, num_chunks
-    most = num_chunks // (constants["CHUNKS"] * _LEAST_CHUNKS)
-    num_splits = max(1, min(triton.cdiv(_PROGRAMS, num_columns), most))
-    steps = triton.cdiv(triton.cdiv(num_chunks, num_splits), constants["CHUNKS"])
-    chunks_a_split = steps * constants["CHUNKS"]
-    return triton.cdiv(num_chunks, chunks_a_split), chunks_a_split
 
 
 def variants(shape: ModelShape) -> Iterator[Variant]:

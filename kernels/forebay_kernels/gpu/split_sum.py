@@ -1,4 +1,4 @@
-"""Adds up the parts of products whose inputs were split over programs, always in their order."""
+"""Splits a product's inputs over programs, and adds up their parts, always in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from torch import Tensor
 
 from forebay_kernels.gpu.model_shape import ModelShape
 from forebay_kernels.gpu.variant import Launch, Variant
+from forebay_kernels.portable.batch_invariant import is_on
 
+MOST_SPLIT_ROWS = 16
+"""With more, there are programs enough, and parts would be more to move than weights."""
+_PROGRAMS = 768
+"""That are wanted at once: some of every size on each of a GPU's hundred and some multiprocessors,
+so that none waits for the last."""
+_LEAST_STEPS = 4
+"""Of a split; with fewer, starting would take longer than reading."""
 LAUNCH = Launch({"BLOCK": 512}, num_warps=4, shared_bytes=2048)
 
 
@@ -41,6 +49,25 @@ def split_sum_kernel(
     if has_residual:
         total += tl.load(residual + places, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + places, total.to(out.dtype.element_ty), mask=mask)
+
+
+def choose_split(num_rows: int, num_columns: int, num_chunks: int, step: int) -> tuple[int, int]:
+    """Into how many parts a product's inputs are cut, and the chunks of each.
+
+    num_columns: tiles of outputs; num_chunks: of inputs; step: chunks that a program takes at a
+    time. In batch_invariant nothing is split, as what is split goes by the number of rows.
+    """
+    if is_on() or num_rows > MOST_SPLIT_ROWS:
+        return 1, num_chunks
+    most = num_chunks // (step * _LEAST_STEPS)
+    num_splits = max(1, min(triton.cdiv(_PROGRAMS, num_columns), most))
+    chunks_a_split = triton.cdiv(triton.cdiv(num_chunks, num_splits), step) * step
+    return triton.cdiv(num_chunks, chunks_a_split), chunks_a_split
+
+
+def new_parts(out: Tensor, num_splits: int) -> Tensor:
+    """Room for parts [S, T, N] float32 of out [T, N]: none where nothing is split."""
+    return out.new_empty(num_splits if num_splits > 1 else 0, *out.shape, dtype=torch.float32)
 
 
 def split_sum(parts: Tensor, out: Tensor, bias: Tensor | None, residual: Tensor | None) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from forebay_kernels.quant_matrix import QuantMatrix
 
 LARGEST = 127
-_LEAST = 1e-20
+LEAST = 1e-20
 """What a token of zeros is scaled by, so that nothing is divided by zero."""
 
 
@@ -25,7 +25,7 @@ def round_tokens(
     largest = wide.abs().amax(-1, keepdim=True)
     if join_largest is not None:
         largest = join_largest(largest)
-    scale = largest.clamp_min(_LEAST) / LARGEST
+    scale = largest.clamp_min(LEAST) / LARGEST
     return (wide / scale).round_().clamp_(-LARGEST, LARGEST).to(torch.int8), scale
 
 

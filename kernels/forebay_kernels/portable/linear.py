@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebay_kernels.choice import uses_triton
 from forebay_kernels.portable.batch_invariant import in_tiles, is_on
 
 _PACKED_FOR_ROWS = 8
@@ -20,16 +21,17 @@ class Linear:
     """x @ weight.T + bias.
 
     Shapes: x [T, I]; weight [N, I]; bias [N]; out [T, N].
+    weight, bias: as they are kept, on a CPU perhaps in oneDNN's layout.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, *, repack: bool = True) -> None:
         """Take a weight over; repack=False leaves it as it is, for one that is used elsewhere."""
         self.num_bytes = weight.nbytes + (bias.nbytes if bias is not None else 0)
         self._uses_onednn = _can_use_onednn(weight)
-        self._bias = bias
-        self._weight = weight
+        self.bias = bias
+        self.weight = weight
         if self._uses_onednn and repack:
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR_ROWS)
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR_ROWS)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
@@ -41,17 +43,15 @@ class Linear:
 
     def _multiply(self, x: Tensor) -> Tensor:
         if not self._uses_onednn:
-            return functional.linear(x, self._weight, self._bias)
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, self._weight, self._bias, "none", [], ""
-        )
+            return functional.linear(x, self.weight, self.bias)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return out
 
     def _add(self, residual: Tensor, x: Tensor) -> Tensor:
         if not self._uses_onednn:
-            return residual + functional.linear(x, self._weight, self._bias)
+            return residual + functional.linear(x, self.weight, self.bias)
         out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-            x, residual, self._weight, self._bias, "add"
+            x, residual, self.weight, self.bias, "add"
         )
         return out
 
@@ -59,6 +59,7 @@ class Linear:
 def _can_use_onednn(weight: Tensor) -> bool:
     return (
         weight.device.type == "cpu"
+        and not uses_triton(weight.device)
         and weight.dtype == torch.float32
         and torch.backends.mkldnn.is_available()
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
