@@ -36,7 +36,14 @@ _NUMBERS = (
 
 
 @triton.jit(
-    do_not_specialize=["num_rows", "chunks_a_split", "num_splits", "has_bias", "has_residual"]
+    do_not_specialize=[
+        "num_rows",
+        "num_outputs",
+        "chunks_a_split",
+        "num_splits",
+        "has_bias",
+        "has_residual",
+    ]
 )
 def gemm_dense_kernel(
     # x [T, K], rows stride_x apart; weight [N, K]; bias [N]; residual, out [T, N];
@@ -147,25 +154,35 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     launch = TABLE.choose(
         shape.architecture, num_rows=_INVARIANT_ROWS, is_wide=shape.dtype == "fp32"
     )
-    num_outputs, num_inputs = 2 * shape.intermediate_size, shape.hidden_size
-    yield Variant(
-        name=f"gemm_dense/m{launch.tiles['BLOCK_M']}-{shape.dtype}",
-        kernel=gemm_dense_kernel,
-        signature={
-            **dict.fromkeys(("x", "weight", "bias", "residual", "out"), f"*{shape.dtype}"),
-            "parts": "*fp32",
-            **dict.fromkeys(_NUMBERS, "i32"),
-        },
-        constants=dict(launch.tiles),
-        launch=launch,
-        aligned=divisible(
-            **dict.fromkeys(("x", "weight", "bias", "residual", "out", "parts"), 0),
-            num_outputs=num_outputs,
-            num_inputs=num_inputs,
-            stride_x=num_inputs,
-        ),
-        uses_tensor_cores=shape.dtype != "fp32",
-        sized_for=f"{_INVARIANT_ROWS} x {num_inputs} by {num_outputs}",
-        bytes_moved=2 * num_outputs * num_inputs,
-        flops=2 * _INVARIANT_ROWS * num_outputs * num_inputs,
-    )
+    num_outputs = 2 * shape.intermediate_size
+    for num_inputs in _input_sizes(shape):
+        suffix = "" if num_inputs % 16 == 0 else f"-k{num_inputs}"
+        yield Variant(
+            name=f"gemm_dense/m{launch.tiles['BLOCK_M']}-{shape.dtype}{suffix}",
+            kernel=gemm_dense_kernel,
+            signature={
+                **dict.fromkeys(("x", "weight", "bias", "residual", "out"), f"*{shape.dtype}"),
+                "parts": "*fp32",
+                **dict.fromkeys(_NUMBERS, "i32"),
+            },
+            constants=dict(launch.tiles),
+            launch=launch,
+            aligned=divisible(
+                **dict.fromkeys(("x", "weight", "bias", "residual", "out", "parts"), 0),
+                num_inputs=num_inputs,
+                stride_x=num_inputs,
+            ),
+            uses_tensor_cores=shape.dtype != "fp32",
+            sized_for=f"{_INVARIANT_ROWS} x {num_inputs} by {num_outputs}",
+            bytes_moved=2 * num_outputs * num_inputs,
+            flops=2 * _INVARIANT_ROWS * num_outputs * num_inputs,
+        )
+
+
+def _input_sizes(shape: ModelShape) -> Iterator[int]:
+    """The inputs of a model's products."""
+    yield from (shape.hidden_size, shape.num_heads * shape.head_dim, shape.intermediate_size)
+    if shape.mixture is not None:
+        yield shape.mixture.intermediate_size
+        if shape.mixture.shared_intermediate_size:
+            yield shape.mixture.shared_intermediate_size

@@ -17,7 +17,7 @@ from forebay_kernels.gpu.model_shape import Dtype, ModelShape
 from forebay_kernels.gpu.product_store import store_product
 from forebay_kernels.gpu.quant_product import quant_product
 from forebay_kernels.gpu.split_sum import MOST_SPLIT_ROWS, choose_split, new_parts, split_sum
-from forebay_kernels.gpu.variant import Launch, Variant
+from forebay_kernels.gpu.variant import Launch, Variant, divisible
 from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix
 
@@ -182,30 +182,41 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     weights = shape.weights
     if weights.format not in ("int4", "int8"):
         return
+    num_rows = (_INVARIANT_ROWS,) if shape.is_batch_invariant else (1, 16, 64, 128)
+    for rows in num_rows:
+        for num_outputs in (2 * shape.intermediate_size, shape.hidden_size, shape.qkv_size):
+            yield _variant(shape, rows, num_outputs)
+
+
+def _variant(shape: ModelShape, num_rows: int, num_outputs: int) -> Variant:
+    weights, num_inputs = shape.weights, shape.hidden_size
     bits = 4 if weights.format == "int4" else 8
-    kinds = f"{shape.dtype}-{weights.format}-g{weights.group_size}-z{int(weights.has_zero_points)}"
-    for num_rows in (_INVARIANT_ROWS,) if shape.is_batch_invariant else (1, 16, 64, 128):
-        launch = TABLE.choose(shape.architecture, num_rows=num_rows)
-        constants = {
+    launch = TABLE.choose(shape.architecture, num_rows=num_rows)
+    block_m, block_n = launch.tiles["BLOCK_M"], launch.tiles["BLOCK_N"]
+    zeros = "-zeros" if weights.has_zero_points else ""
+    odd = "" if num_outputs % 16 == 0 else f"-n{num_outputs}"
+    num_scales = num_outputs * (num_inputs // weights.group_size if weights.group_size else 1)
+    return Variant(
+        name=f"gemm_quant/{block_m}x{block_n}-{shape.dtype}-{weights.format}-"
+        f"g{weights.group_size}{zeros}{odd}",
+        kernel=gemm_quant_kernel,
+        signature=_signature(shape.dtype, weights.scale_dtype or shape.dtype),
+        constants={
             **launch.tiles,
             **chunk_constants(launch, bits, weights.group_size or None),
             "HAS_ZEROS": weights.has_zero_points,
-        }
-        num_outputs, num_inputs = 2 * shape.intermediate_size, shape.hidden_size
-        yield Variant(
-            name=f"gemm_quant/m{launch.tiles['BLOCK_M']}-n{launch.tiles['BLOCK_N']}-{kinds}",
-            kernel=gemm_quant_kernel,
-            signature=_signature(shape.dtype, weights.scale_dtype or shape.dtype),
-            constants=constants,
-            launch=launch,
-            aligned=_ALIGNED,
-            uses_tensor_cores=True,
-            sized_for=f"{num_rows} x {num_inputs} by {num_outputs}",
-            bytes_moved=num_outputs * num_inputs * bits // 8
-            + num_outputs * (num_inputs // weights.group_size if weights.group_size else 1) * 2
-            + 2 * num_rows * (num_inputs + num_outputs),
-            flops=2 * num_rows * num_outputs * num_inputs,
-        )
+        },
+        launch=launch,
+        aligned=divisible(
+            **dict.fromkeys(_TENSORS, 0), num_outputs=num_outputs, stride_x=num_inputs
+        ),
+        uses_tensor_cores=True,
+        sized_for=f"{num_rows} x {num_inputs} by {num_outputs}",
+        bytes_moved=num_outputs * num_inputs * bits // 8
+        + num_scales * (3 if weights.has_zero_points else 2)
+        + 2 * num_rows * (num_inputs + num_outputs),
+        flops=2 * num_rows * num_outputs * num_inputs,
+    )
 
 
 def _signature(dtype: Dtype, scale_dtype: Dtype) -> dict[str, str]:
@@ -225,7 +236,4 @@ _NUMBERS = (
     "has_bias",
     "has_residual",
 )
-_ALIGNED = frozenset(
-    ("x", "words", "scales", "zeros", "bias", "residual", "out", "parts")
-    + ("num_outputs", "stride_x")
-)
+_TENSORS = ("x", "words", "scales", "zeros", "bias", "residual", "out", "parts")

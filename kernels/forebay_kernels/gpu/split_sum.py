@@ -23,7 +23,9 @@ _LEAST_STEPS = 4
 LAUNCH = Launch({"BLOCK": 512}, num_warps=4, shared_bytes=2048)
 
 
-@triton.jit(do_not_specialize=["num_numbers", "num_parts", "has_bias", "has_residual"])
+@triton.jit(
+    do_not_specialize=["num_numbers", "num_outputs", "num_parts", "has_bias", "has_residual"]
+)
 def split_sum_kernel(
     # parts [S, T, N] float32; bias [N]; residual, out [T, N]; num_numbers = T * N
     parts,
@@ -112,7 +114,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         },
         constants=dict(LAUNCH.tiles),
         launch=LAUNCH,
-        aligned=frozenset({"parts", "bias", "residual", "out", "num_outputs"}),
+        aligned=frozenset({"parts", "bias", "residual", "out"}),
         sized_for=f"8 parts of {shape.hidden_size}",
         bytes_moved=8 * shape.hidden_size * num_bytes,
     )
