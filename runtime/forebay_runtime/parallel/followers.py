@@ -64,6 +64,11 @@ class Followers:
         self._thread.start()
         self._spawned.wait()
 
+    @property
+    def process_ids(self) -> list[int]:
+        """Of ranks 1 and up."""
+        return [process.process_id for process in self._processes]
+
     def new_store(self) -> Path:
         """Where all ranks can meet: a file in a folder that is this user's alone."""
         return Path(self._folder.name) / str(next(self._store_numbers))

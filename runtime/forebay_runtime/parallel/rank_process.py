@@ -50,6 +50,11 @@ class RankProcess:
         orders.close()
         pulse.close()
 
+    @property
+    def process_id(self) -> int:
+        """The operating system's number."""
+        return self._process.pid
+
     def tell(self, data: bytes) -> None:
         """Send a pickled message."""
         self.num_told += 1
@@ -66,7 +71,7 @@ class RankProcess:
                 self.name, code, count_memory_kills() - self._num_killed
             )
         self._hear()
-        name = f"{self.name} (process {self._process.pid})"
+        name = f"{self.name} (process {self.process_id})"
         if self.is_started and self._silent_ticks > most_silent_ticks:
             return f"{name} gave no sign of life: it is stopped, or its host stands still"
         if self._behind_ticks > most_behind_ticks:

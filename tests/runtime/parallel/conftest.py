@@ -1,11 +1,15 @@
 """Ranks that all tests share: started once, they load one model after another."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forebay_runtime.parallel.ensemble import disband
 from forebay_runtime.parallel.followers import Followers
+from parallel_play import SIZES
+from tiny_model import save_tiny
 
 
 @pytest.fixture(scope="package")
@@ -14,3 +18,18 @@ def followers() -> Iterator[Followers]:
     ranks = Followers(4, most_silent_seconds=120)
     yield ranks
     disband(ranks)
+
+
+@pytest.fixture(scope="package")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Write a tiny model of a family, once for the same sizes."""
+    made: dict[str, Path] = {}
+
+    def make(family: str, **sizes: Any) -> Path:
+        key = f"{family}{sizes}"
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp(family)
+            save_tiny(made[key], family, **{**SIZES, **sizes})
+        return made[key]
+
+    return make

@@ -93,7 +93,7 @@ LEADER = """
 import sys
 from forebay_runtime.parallel.followers import Followers
 ranks = Followers(2, 60.0)
-print(ranks._processes[0]._process.pid, flush=True)
+print(ranks.process_ids[0], flush=True)
 sys.stdin.read()
 """
 

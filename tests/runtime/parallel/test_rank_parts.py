@@ -1,0 +1,73 @@
+"""Shards, topologies, refusals, and the sentences for how a rank ended."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from forebay_runtime.config import StartError
+from forebay_runtime.models.shard import Shard
+from forebay_runtime.parallel.rank_loss import count_memory_kills, describe_exit
+from forebay_runtime.parallel.refusals import check_gpus
+from forebay_runtime.parallel.topology import Topology
+
+
+def test_shards_cover_a_total_once_each() -> None:
+    parts = [Shard(rank, 3).part(12) for rank in range(3)]
+    assert [(part.start, part.stop) for part in parts] == [(0, 4), (4, 8), (8, 12)]
+    with pytest.raises(ValueError, match="10 does not divide over 3 ranks"):
+        Shard(0, 3).part(10)
+
+
+@pytest.mark.parametrize(
+    ("size", "total", "held"),
+    [
+        pytest.param(2, 4, [(0, 2), (1, 2)], id="fewer-ranks-than-heads"),
+        pytest.param(4, 2, [(0, 2), (0, 2), (1, 2), (1, 2)], id="each-head-twice"),
+        pytest.param(3, 1, [(0, 1)] * 3, id="one-head-everywhere"),
+    ],
+)
+def test_more_ranks_than_heads_hold_copies_as_neighbours(
+    size: int, total: int, held: list[tuple[int, int]]
+) -> None:
+    shards = [Shard(rank, size).of_copies(total) for rank in range(size)]
+    assert [(shard.rank, shard.size) for shard in shards] == held
+
+
+def test_ranks_of_a_stage_are_neighbours() -> None:
+    topology = Topology(num_shards=2, num_stages=3)
+    assert topology.num_ranks == 6
+    assert [topology.ranks_of(stage) for stage in range(3)] == [[0, 1], [2, 3], [4, 5]]
+    assert [(topology.stage(rank), topology.shard(rank).rank) for rank in (0, 3, 4)] == [
+        (0, 0),
+        (1, 1),
+        (2, 0),
+    ]
+    assert topology.returning_rank == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "num_killed", "words"),
+    [
+        pytest.param(-signal.SIGKILL, 0, "Rank 1 was ended by SIGKILL", id="a-signal"),
+        pytest.param(-signal.SIGKILL, 1, "killed by the kernel, as the pod is out of", id="memory"),
+        pytest.param(-signal.SIGSEGV, 1, "Rank 1 was ended by SIGSEGV", id="another-signal"),
+        pytest.param(-99, 0, "Rank 1 was ended by signal 99", id="a-signal-without-a-name"),
+        pytest.param(3, 0, "Rank 1 ended with exit code 3; its own log", id="an-exit-code"),
+    ],
+)
+def test_how_a_rank_ended_is_said(code: int, num_killed: int, words: str) -> None:
+    assert words in describe_exit("Rank 1", code, num_killed)
+
+
+def test_the_kernels_count_of_kills_is_read_where_there_is_one(tmp_path: Path) -> None:
+    events = tmp_path / "memory.events"
+    assert count_memory_kills(events) == 0
+    events.write_text("low 0\noom 3\noom_kill 2\n")
+    assert count_memory_kills(events) == 2
+
+
+def test_fewer_gpus_than_ranks_are_refused() -> None:
+    check_gpus(2, 2)
+    with pytest.raises(StartError, match="is 4, but torch sees 2 GPUs; give the container 4"):
+        check_gpus(4, 2)
