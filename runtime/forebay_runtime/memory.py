@@ -88,6 +88,12 @@ class Meter:
         free, total = torch.cuda.mem_get_info(self._device)
         return total - free
 
+    def kept_bytes(self) -> int:
+        """What is used or kept for tensors: all of the process on a CPU."""
+        if self._is_cpu:
+            return self.used_bytes()
+        return torch.cuda.memory_reserved(self._device)
+
     def total_bytes(self) -> int:
         """All memory of the GPU."""
         return torch.cuda.mem_get_info(self._device)[1]
@@ -152,13 +158,16 @@ class Measurement:
         self._runner = runner
         self._meter = Meter(runner.model.placement.device)
         self._used_bytes = self._meter.used_bytes()
-        self._activation_bytes = 0
+        self._kept_bytes = self._meter.kept_bytes()
+        self._activation_bytes = self._loaded_bytes = 0
         self._meter.forget_peak()
 
     def end_shapes(self) -> None:
         """All shapes were run, and nothing was captured yet."""
-        most_bytes = self._meter.used_bytes() + self._meter.peak_bytes()
-        self._activation_bytes = most_bytes - self._used_bytes
+        kept_bytes = self._meter.kept_bytes() - self._kept_bytes
+        self._activation_bytes = kept_bytes + self._meter.peak_bytes()
+        # Kernels come to a GPU with their first launch, and libraries with their first call.
+        self._loaded_bytes = self._meter.used_bytes() - self._used_bytes - kept_bytes
 
     def terms(self) -> Terms:
         """What each was, once graphs are captured."""
@@ -168,7 +177,9 @@ class Measurement:
             weights_bytes=runner.model.num_bytes,
             kv_cache_bytes=runner.cache_bytes,
             activation_bytes=self._activation_bytes,
-            overhead_bytes=max(0, self._used_bytes - held_bytes) + runner.graphs_bytes,
+            overhead_bytes=max(0, self._used_bytes - held_bytes)
+            + max(0, self._loaded_bytes)
+            + runner.graphs_bytes,
         )
 
 
