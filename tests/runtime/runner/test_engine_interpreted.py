@@ -1,4 +1,4 @@
-"""Whole engines by the kernels that a GPU runs, under Triton's interpreter: greedy as the oracle."""
+"""Whole engines by the GPU's kernels, under Triton's interpreter: greedy as the oracle is."""
 
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,7 @@ _NUM_TOKENS = 5
         pytest.param("qwen3", {"async_scheduling": True}, id="a step in flight"),
     ],
 )
-def test_greedy_answers_are_the_oracles(
-    family: str, flags: dict[str, Any], tmp_path: Path
-) -> None:
+def test_greedy_answers_are_the_oracles(family: str, flags: dict[str, Any], tmp_path: Path) -> None:
     oracle = save_tiny(tmp_path, family)
     answers = greedy_answers(load_engine(tmp_path, **_LIMITS, **flags), _PROMPTS, _NUM_TOKENS)
     for name, answer in answers.items():
