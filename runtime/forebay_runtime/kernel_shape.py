@@ -58,7 +58,7 @@ def kernel_shapes(
 def _packed(packing: Packing, serving: Serving) -> Iterator[Weights]:
     """As a checkpoint packs: zero points that are all in the middle are dropped."""
     if packing.quantizes_activations:
-        yield Weights("w8a8")
+        yield Weights("w8a8", scale_dtype="fp32")
         return
     cut = packing.is_reordered and packing.group_size and serving.num_ranks > 1
     group_size = 32 if cut else packing.group_size

@@ -6,7 +6,7 @@ are replaced by what the packed ones stand for, so that it is the oracle.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +218,21 @@ METHODS = {
     ),
 }
 """Every way of publishing that the runtime reads, of each kind of zeros, groups and order."""
+
+_TOKENS = {
+    "num_bits": 8,
+    "type": "int",
+    "strategy": "token",
+    "dynamic": True,
+    "symmetric": True,
+}
+
+
+def _with_rounded_activations(method: Method) -> Method:
+    (group,) = method.stated["config_groups"].values()
+    groups = {"group_0": group | {"input_activations": _TOKENS}}
+    return replace(method, stated=method.stated | {"config_groups": groups})
+
+
+W8A8 = _with_rounded_activations(METHODS["bytes"])
+"""Bytes for weights and for each token's activations: not what the plain checkpoint says."""

@@ -5,7 +5,6 @@ package for each method, and reads the plain ones.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from greedy import best_tokens, greedy_answers
-from packed_models import METHODS, Method, compressed, save_packed
+from packed_models import METHODS, W8A8, Method, save_packed
 from tiny_model import save_tiny
 
 PROMPTS = {
@@ -103,20 +102,8 @@ def test_parts_that_are_ordered_differently_are_products_side_by_side(tmp_path: 
     )
 
 
-INT8_TOKENS = {
-    "num_bits": 8,
-    "type": "int",
-    "strategy": "token",
-    "dynamic": True,
-    "symmetric": True,
-}
-
-
 def test_rounded_activations_answer_as_an_oracle_that_rounds_them(tmp_path: Path) -> None:
-    stated = compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None)
-    stated["config_groups"]["group_0"]["input_activations"] = INT8_TOKENS
-    method = replace(METHODS["bytes"], stated=stated)
-    plain, packed = save_both(tmp_path, method)
+    plain, packed = save_both(tmp_path, W8A8)
     oracle = AutoModelForCausalLM.from_pretrained(plain)
 
     def round_inputs(module: torch.nn.Module, inputs: Any) -> Any:

@@ -30,7 +30,7 @@ class MatrixFormats:
         self._placement = placement
         self._packed = None
         if packing is not None and isinstance(checkpoint, PackedCheckpoint):
-            self._packed = PackedSource(checkpoint, packing, placement.device)
+            self._packed = PackedSource(checkpoint, packing, placement.device, placement.dtype)
 
     @property
     def quantizes_activations(self) -> bool:

@@ -30,11 +30,15 @@ _WORD_BITS = 32
 
 @dataclass(frozen=True)
 class PackedSource:
-    """Where packed matrices are read from, how they are packed, and where they go."""
+    """Where packed matrices are read from, how they are packed, and where they go.
+
+    dtype: of activations.
+    """
 
     checkpoint: PackedCheckpoint
     packing: Packing
     device: torch.device
+    dtype: torch.dtype
 
     def has(self, name: str) -> bool:
         """Is this matrix packed? Those that the quantisation skipped are plain."""
@@ -56,7 +60,19 @@ class PackedSource:
             ) from error
         if in_words != rows:
             matrix = matrix.split_rows(rows.start - in_words.start, rows.stop - in_words.start)
-        return _without_even_zeros(matrix)
+        return replace(
+            _without_even_zeros(matrix), scales=matrix.scales.to(self._scale_dtype(matrix.scales))
+        )
+
+    def _scale_dtype(self, stored: Tensor) -> torch.dtype:
+        """What scales are kept in: as stored, but where a GPU's kernels are compiled for another.
+
+        Those for bfloat16 take the float16 of AWQ's and GPTQ's checkpoints as it is.
+        """
+        if self.packing.quantizes_activations:
+            return torch.float32
+        is_half = stored.dtype == torch.float16 and self.dtype == torch.bfloat16
+        return stored.dtype if is_half or self.device.type == "cpu" else self.dtype
 
     def raw(self, name: str, rows: slice, columns: slice) -> Tensor:
         """A part of a stored tensor, of whatever dtype, on the device."""
