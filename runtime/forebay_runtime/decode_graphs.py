@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import torch
@@ -44,14 +44,20 @@ class CudaRecorder:
         """Capture a graph."""
         graph = torch.cuda.CUDAGraph()
         free_bytes, _ = torch.cuda.mem_get_info()
-        with (
-            _unsearched_garbage(),
+        torch.cuda.synchronize()
+        # Not by torch.cuda.graph, which first gives back to the driver what steps work in: they
+        # would ask for it again while requests wait.
+        with _garbage_left_alone(), torch.cuda.stream(self._stream):
             # Other threads go on to talk to the driver.
-            torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            ),
-        ):
-            launch()
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                launch()
+            except BaseException:
+                # What it says about a capture that failed leads nowhere.
+                with suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         self._pool = graph.pool()
         self.num_bytes += free_bytes - torch.cuda.mem_get_info()[0]
         replay: Callable[[], None] = graph.replay
@@ -59,13 +65,15 @@ class CudaRecorder:
 
 
 @contextmanager
-def _unsearched_garbage() -> Iterator[None]:
-    """Let nothing that is there be searched for garbage, as each capture does from scratch."""
-    gc.freeze()
+def _garbage_left_alone() -> Iterator[None]:
+    """Let no garbage be collected meanwhile: it may hold what a capture forbids to free."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if was_on:
+            gc.enable()
 
 
 class DecodeGraphs:

@@ -241,7 +241,7 @@ def _watched_shapes(device: torch.device) -> ShapeLog:
         compilations = watch_compilations()
         shapes.watch(lambda: compilations.num_met)
     if device.type == "cuda":
-        shapes.watch(lambda: int(torch.cuda.memory_stats(device)["num_device_alloc"]))
+        shapes.watch(lambda: int(torch.cuda.memory_stats(device).get("num_device_alloc", 0)))
     return shapes
 
 
