@@ -6,20 +6,22 @@ Arguments: the model's folder, the folder of what was compiled.
 import sys
 from pathlib import Path
 
-from forebay_kernels.gpu.architecture import SM_90
-from forebay_kernels.gpu.inventory import variants_of
-from forebay_kernels.gpu.preparation import prepare
-from forebay_runtime.compile_cache import CacheKey, use_compile_cache
-from forebay_runtime.kernel_shape import Serving, kernel_shapes
+import torch
+
+from forebay_kernels.gpu.compilation_count import watch_compilations
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.description import describe_model
+from forebay_runtime.models.placement import Placement
 from unlaunched_kernels import kernels_unlaunched
 
 
 def main(model: str, compiled: str) -> None:
-    [shape] = kernel_shapes(describe_model(Path(model)).blueprint, Serving("bfloat16"), SM_90)
-    use_compile_cache(Path(compiled), CacheKey("None", {"triton": "any"}, repr(shape)))
+    config = EngineConfig(Path(model), compile_cache_dir=Path(compiled))
+    placement = Placement(torch.bfloat16, torch.device("cpu"))
     with kernels_unlaunched():
-        print(prepare(variants_of(shape)).num_compiled)
+        compile_kernels(config, describe_model(config.model_path), placement)
+    print(watch_compilations().num_compiled)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,30 @@
 """Triton as on a GPU that is not there: what is launched is compiled, or found, and never runs.
 
 So a whole model can be led through its kernels on a CPU, and what they are compiled for, and how
-often, is what it would be on the GPU. What they would have computed is left as it was in memory.
+often, is what it would be on the GPU. What they would have computed is zeros.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from forebay_kernels import choice
 from forebay_kernels.gpu.inventory import kernel_modules
 
-_USERS = ("forebay_kernels.choice", "forebay_kernels.ops", "forebay_runtime.runner")
-"""Who asks whether a device runs Triton's kernels."""
+_MADE_EMPTY = (
+    (torch, "empty", torch.zeros),
+    (torch, "empty_like", torch.zeros_like),
+    (torch.Tensor, "new_empty", torch.Tensor.new_zeros),
+)
 
 
 class _AbsentGpu:
@@ -46,8 +52,12 @@ def kernels_unlaunched(capability: int = 90) -> Iterator[None]:
         return run(kernel, *args, grid=grid, warmup=True, **kwargs)
 
     with ExitStack() as stack:
-        for user in _USERS:
-            stack.enter_context(mock.patch(f"{user}.uses_triton", lambda device: True))
+        asked = choice.uses_triton
+        for module in list(sys.modules.values()):
+            if getattr(module, "uses_triton", None) is asked:
+                stack.enter_context(mock.patch.object(module, "uses_triton", lambda device: True))
+        for owner, name, zeros in _MADE_EMPTY:
+            stack.enter_context(mock.patch.object(owner, name, zeros))
         stack.enter_context(mock.patch.object(JITFunction, "run", compile_only))
         stack.enter_context(mock.patch.object(driver, "_active", _AbsentGpu(capability)))
         yield
