@@ -75,5 +75,6 @@ __all__ = [
     "sigmoid",
     "silu_mul",
     "softcap",
+    "uses_triton",
     "write_kv",
 ]

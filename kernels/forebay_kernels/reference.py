@@ -191,3 +191,22 @@ def quant_linear(x: Tensor, matrix: QuantMatrix, bias: Tensor | None = None) -> 
     """
     out = x.float() @ matrix.dequantised(torch.float32).T
     return (out if bias is None else out + bias.float()).to(x.dtype)
+
+
+def kept_tokens(scores: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:
+    """Which tokens may be drawn, by their scores [V] over the temperature: [V] bool.
+
+    min_p drops those less likely than so much of the best; top_k keeps so many of the best (0: all)
+    and top_p the fewest of these that hold so much of what they hold. Lower ids win among equals.
+    Source: Holtzman et al. 2020 (nucleus sampling) §3.1.
+    """
+    chances = torch.softmax(scores.double(), 0)
+    chances = torch.where(chances < chances.max() * min_p, 0.0, chances)
+    sorted_chances, order = chances.sort(descending=True, stable=True)
+    num_kept = min(top_k or len(scores), len(scores))
+    held = sorted_chances[:num_kept].cumsum(0)
+    if top_p < 1:
+        num_kept = min(num_kept, int((held < held[-1] * top_p).sum()) + 1)
+    is_kept = torch.zeros(len(scores), dtype=torch.bool)
+    is_kept[order[:num_kept]] = True
+    return is_kept & (chances > 0)

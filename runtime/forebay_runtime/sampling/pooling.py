@@ -17,10 +17,10 @@ class Pooler:
     def __init__(self) -> None:
         self._sums: WeakKeyDictionary[Request, Tensor] = WeakKeyDictionary()
 
-    def pool(self, chunk: Chunk, states: Tensor) -> tuple[float, ...] | None:
+    def pool(self, chunk: Chunk, states: Tensor) -> Tensor | None:
         """Take a chunk's states after the last norm; the vector with the prompt's last chunk.
 
-        Shapes: states [n, h]; out h numbers.
+        Shapes: states [n, h]; out [h] float32.
         """
         request = chunk.request
         is_last = chunk.end == len(request.prompt_token_ids)
@@ -34,7 +34,8 @@ class Pooler:
         return _to_unit(total) if is_last else None
 
 
-def _to_unit(vector: Tensor) -> tuple[float, ...]:
+def _to_unit(vector: Tensor) -> Tensor:
     """Scaled to length one; what is all zeros stays so."""
     length = vector.norm().clamp_min(torch.finfo(torch.float32).tiny)
-    return tuple((vector / length).float().tolist())
+    unit: Tensor = (vector / length).float()
+    return unit

@@ -7,29 +7,27 @@ the request, and is not touched by preemption.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from forebay_runtime.request import Request, TokenLogprobs
-from forebay_runtime.sampling.draw import draw_tokens
-from forebay_runtime.sampling.edits import Edit, build_edits, explain_nothing_left
+from forebay_kernels import ops
+from forebay_runtime.request import Request
 from forebay_runtime.sampling.pooling import Pooler
-from forebay_runtime.sampling.scores import score_prompt, score_tokens
+from forebay_runtime.sampling.portable_choice import PortableChoice
+from forebay_runtime.sampling.samples import PromptReadings, Samples
+from forebay_runtime.sampling.scores import Ranking, rank_prompt, rank_tokens
 from forebay_runtime.scheduling.batch import Batch
-from forebay_runtime.step_result import Known, Sampled, StepResult
+from forebay_runtime.step_result import StepResult
 
-_NOT_FINITE = (
-    "The model computed NaN or infinite scores for this request, so no token can be told from "
-    "another; its weights may be damaged, or its --dtype too narrow for this text"
-)
 
-_MOST_CPU_ROWS = 8
-"""Rows of which a CPU draws at once: of more, what is computed on the way leaves its caches, and
-64 rows took four times as long."""
+class Choice(Protocol):
+    """One of the two forms, on a CPU and on a GPU, that choose a step's tokens."""
+
+    def choose(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
+        """Each row's token. Shapes: logits [R, V]; out [2, R] int64: tokens, then outcomes."""
 
 
 class Sampler:
@@ -42,113 +40,61 @@ class Sampler:
         self._end_token_ids = end_token_ids
         self._most_rows = 1 if is_batch_invariant else 2**31
         """Rows that one call may take; one alone is computed alike in every batch."""
-        self._edits: WeakKeyDictionary[Request, tuple[Edit, ...]] = WeakKeyDictionary()
+        self._choice: Choice | None = None
         self._pooler = Pooler()
 
-    def sample(self, result: StepResult, batch: Batch) -> Known:
-        """A token for each of batch.sampled, and what else their requests asked for."""
-        requests = batch.sampled
-        errors: dict[str, str] = {}
+    def sample(self, result: StepResult, batch: Batch) -> Samples:
+        """A token for each of batch.sampled, and what else their requests asked for.
+
+        On a GPU nothing is waited for.
+        """
+        requests, logits = batch.sampled, result.logits
         with torch.inference_mode():
-            token_ids = self._choose(result.logits, requests, errors) if requests else []
-            errors |= dict.fromkeys(result.find_broken(), _NOT_FINITE)
-            logprobs = self._score(result.logits, requests, token_ids, errors)
-            prompt_logprobs, embeddings = self._read_prompts(result, batch, errors)
-        sampled = Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)
-        return Known(
-            sampled, torch.tensor(token_ids, dtype=torch.int64, device=result.logits.device)
-        )
+            drawn = torch.empty(2, 0, dtype=torch.int64, device=logits.device)
+            if requests:
+                drawn = self._choice_for(logits).choose(logits, requests)
+            rankings = self._rank(logits, requests, drawn[0])
+            return Samples(requests, drawn, rankings, self._read_prompts(result, batch), result)
 
-    def _choose(
-        self, logits: Tensor, requests: Sequence[Request], errors: dict[str, str]
-    ) -> list[int]:
-        """Each row's token; rows that have none to choose are told in errors."""
-        best, best_ids = logits.max(-1)
-        token_ids: list[int] = best_ids.tolist()
-        for request, score in zip(requests, best.tolist(), strict=True):
-            if not math.isfinite(score):
-                errors[request.request_id] = _NOT_FINITE
-        edits = [self._edits_of(request, logits[0]) for request in requests]
-        if any(edits):
-            logits, edited = _edit_rows(logits, requests, edits)
-            for row, (token_id, score) in edited.items():
-                token_ids[row] = token_id
-                if not math.isfinite(score):
-                    reason = explain_nothing_left(requests[row])
-                    errors.setdefault(requests[row].request_id, reason)
-        drawn = [
-            row
+    def _choice_for(self, logits: Tensor) -> Choice:
+        """The form for the model's device, made at its first step."""
+        if self._choice is None:
+            if ops.uses_triton(logits.device):
+                # Its kernels are Triton's, which a host without a GPU need not have.
+                from forebay_runtime.sampling.device_choice import DeviceChoice
+
+                self._choice = DeviceChoice(self._end_token_ids, logits.shape[1], logits.device)
+            else:
+                self._choice = PortableChoice(self._end_token_ids, self._most_rows)
+        return self._choice
+
+    def _rank(
+        self, logits: Tensor, requests: Sequence[Request], token_ids: Tensor
+    ) -> dict[str, Ranking]:
+        """The tokens of those that asked for logprobs, each ranked by itself."""
+        return {
+            request.request_id: rank_tokens(
+                logits[row : row + 1], token_ids[row : row + 1], request.sampling.num_logprobs
+            )
             for row, request in enumerate(requests)
-            if not request.sampling.is_greedy and request.request_id not in errors
-        ]
-        for row, token_id in zip(drawn, self._draw(logits, requests, drawn), strict=True):
-            token_ids[row] = token_id
-        return token_ids
+            if request.sampling.num_logprobs is not None
+        }
 
-    def _draw(
-        self, logits: Tensor, requests: Sequence[Request], rows: Sequence[int]
-    ) -> Iterator[int]:
-        is_cpu = logits.device.type == "cpu"
-        most_rows = min(self._most_rows, _MOST_CPU_ROWS) if is_cpu else self._most_rows
-        for start in range(0, len(rows), most_rows):
-            few = rows[start : start + most_rows]
-            yield from draw_tokens(logits[few], [requests[row] for row in few])
-
-    def _edits_of(self, request: Request, like: Tensor) -> tuple[Edit, ...]:
-        edits = self._edits.get(request)
-        if edits is None:
-            edits = self._edits[request] = build_edits(request, self._end_token_ids, like)
-        return edits
-
-    def _score(
-        self,
-        logits: Tensor,
-        requests: Sequence[Request],
-        token_ids: Sequence[int],
-        errors: Mapping[str, str],
-    ) -> dict[str, TokenLogprobs]:
-        """The logprobs of the tokens of those that asked."""
-        logprobs: dict[str, TokenLogprobs] = {}
-        for row, request in enumerate(requests):
-            num_top = request.sampling.num_logprobs
-            if num_top is None or request.request_id in errors:
-                continue
-            row_logits = logits[row : row + 1]
-            [logprobs[request.request_id]] = score_tokens(row_logits, [token_ids[row]], num_top)
-        return logprobs
-
-    def _read_prompts(
-        self, result: StepResult, batch: Batch, errors: dict[str, str]
-    ) -> tuple[dict[str, tuple[TokenLogprobs, ...]], dict[str, tuple[float, ...]]]:
+    def _read_prompts(self, result: StepResult, batch: Batch) -> PromptReadings:
         """Prompt logprobs and embeddings of those chunks that asked."""
-        prompt_logprobs: dict[str, tuple[TokenLogprobs, ...]] = {}
-        embeddings: dict[str, tuple[float, ...]] = {}
+        readings = PromptReadings({}, {})
         states = result.prompts
         if states is None:
-            return prompt_logprobs, embeddings
+            return readings
         for chunk in batch.chunks:
             request_id = chunk.request.request_id
             hidden = states.hidden.get(request_id)
-            if hidden is None or request_id in errors:
+            if hidden is None:
                 continue
             if chunk.request.pooling is None:
-                prompt_logprobs[request_id] = score_prompt(chunk, states, self._most_rows)
+                readings.rankings[request_id] = rank_prompt(chunk, states, self._most_rows)
                 continue
             embedding = self._pooler.pool(chunk, states.normed(hidden))
             if embedding is not None:
-                embeddings[request_id] = embedding
-        return prompt_logprobs, embeddings
-
-
-def _edit_rows(
-    logits: Tensor, requests: Sequence[Request], edits: Sequence[tuple[Edit, ...]]
-) -> tuple[Tensor, dict[int, tuple[int, float]]]:
-    """The logits with edits applied, and the best token of each row that has some."""
-    logits = logits.clone()
-    rows = [row for row, own in enumerate(edits) if own]
-    for row in rows:
-        for edit in edits[row]:
-            edit(logits[row], requests[row])
-    best, token_ids = logits[rows].max(-1)
-    found = zip(token_ids.tolist(), best.tolist(), strict=True)
-    return logits, dict(zip(rows, found, strict=True))
+                readings.embeddings[request_id] = embedding
+        return readings

@@ -1,0 +1,91 @@
+"""A step's samples on their way to the host: implements step_result.Drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from forebay_kernels.outcome import BROKEN, NOTHING_LEFT
+from forebay_runtime.request import Request
+from forebay_runtime.sampling.edits import explain_nothing_left
+from forebay_runtime.sampling.scores import Ranking, read_ranking
+from forebay_runtime.sampling.transfer import HostCopies
+from forebay_runtime.step_result import Sampled, StepResult
+
+_NOT_FINITE = (
+    "The model computed NaN or infinite scores for this request, so no token can be told from "
+    "another; its weights may be damaged, or its --dtype too narrow for this text"
+)
+
+
+@dataclass(frozen=True)
+class PromptReadings:
+    """By request id: rankings of a prompt's tokens, and embeddings [h]."""
+
+    rankings: dict[str, list[Ranking]]
+    embeddings: dict[str, Tensor]
+
+
+class Samples:
+    """What was drawn and measured, all of it computed or launched, and copied from here on."""
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        drawn: Tensor,
+        rankings: Mapping[str, Ranking],
+        prompts: PromptReadings,
+        result: StepResult,
+    ) -> None:
+        """drawn: [2, R] int64, tokens and outcomes; rankings: by request id."""
+        self.token_ids = drawn[0]
+        self._requests = requests
+        self._rankings = rankings
+        self._prompts = prompts
+        self._find_broken = result.find_broken
+        self._copies = HostCopies([drawn, *self._tensors()])
+
+    def wait(self) -> Sampled:
+        """What the step gave its requests."""
+        copies = iter(self._copies.wait())
+        token_ids, outcomes = next(copies).tolist()
+        errors = self._errors(outcomes)
+        logprobs = {name: read_ranking(_take(copies))[0] for name in self._rankings}
+        prompt_logprobs = {
+            name: tuple(each for _ in rankings for each in read_ranking(_take(copies)))
+            for name, rankings in self._prompts.rankings.items()
+        }
+        embeddings = {name: tuple(next(copies).tolist()) for name in self._prompts.embeddings}
+        for found in (logprobs, prompt_logprobs, embeddings):
+            for name in errors:
+                found.pop(name, None)
+        return Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)
+
+    def is_over(self) -> bool:
+        """Has the device come so far? Never where the host is the device."""
+        return self._copies.is_over()
+
+    def _errors(self, outcomes: Sequence[int]) -> dict[str, str]:
+        errors: dict[str, str] = {}
+        for request, outcome in zip(self._requests, outcomes, strict=True):
+            if outcome == BROKEN:
+                errors[request.request_id] = _NOT_FINITE
+            elif outcome == NOTHING_LEFT:
+                errors[request.request_id] = explain_nothing_left(request)
+        return errors | dict.fromkeys(self._find_broken(), _NOT_FINITE)
+
+    def _tensors(self) -> Iterator[Tensor]:
+        """All that is to be copied but drawn, in the order in which it is read."""
+        for ranking in self._rankings.values():
+            yield from ranking
+        for rankings in self._prompts.rankings.values():
+            for ranking in rankings:
+                yield from ranking
+        yield from self._prompts.embeddings.values()
+
+
+def _take(copies: Iterator[Tensor]) -> Ranking:
+    """The next ranking, whose tensors come one after another."""
+    return Ranking(*(next(copies) for _ in Ranking._fields))
