@@ -57,6 +57,7 @@ class EngineOptions:
     dtype: str = "Auto"
     kv_cache_dtype: str = "Auto"
     tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
     gpu_memory_utilization: Decimal | None = None
     extra_args: tuple[str, ...] = ()
 

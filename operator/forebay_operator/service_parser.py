@@ -84,6 +84,7 @@ def _parse_engine(engine: Object) -> EngineOptions:
         dtype=engine.get("dtype", EngineOptions.dtype),
         kv_cache_dtype=engine.get("kvCacheDtype", EngineOptions.kv_cache_dtype),
         tensor_parallel_size=engine.get("tensorParallelSize"),
+        pipeline_parallel_size=engine.get("pipelineParallelSize"),
         gpu_memory_utilization=_share(engine.get("gpuMemoryUtilization")),
         extra_args=tuple(engine.get("extraArgs") or ()),
     )

@@ -3,13 +3,14 @@
 Every answer is a division; `sizing` and `nearest` only choose among a few of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from forebay_budget import terms
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.rounding import ROUNDED_BITS
+from forebay_budget.stages import largest_stage
 from forebay_budget.terms import BLOCK_TOKENS, Terms, held_tokens
 
 DEFAULT_UTILIZATION = Decimal("0.95")
@@ -29,6 +30,7 @@ class Split:
     """How memory divides in one case."""
 
     tp: int
+    pp: int
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -38,6 +40,11 @@ class Split:
     """Bytes of one GPU (or the pod) with the least KV cache that serves the demand."""
     fits: bool
 
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of a replica; 1 on a CPU."""
+        return self.tp * self.pp
+
 
 @dataclass(frozen=True)
 class Case:
@@ -45,6 +52,13 @@ class Case:
 
     inspection: Inspection
     demand: Demand
+    pp: int = 1
+    """Stages of a pipeline."""
+
+    @property
+    def stage(self) -> Inspection:
+        """The largest stage, as if it were a model: what one tensor-parallel group holds."""
+        return largest_stage(self.inspection, self.pp)
 
     @property
     def config(self) -> ModelConfig:
@@ -86,7 +100,7 @@ class Case:
         if self.demand.tensor_parallel_size is not None:
             return [self.demand.tensor_parallel_size]
         admissible = terms.admissible_tensor_parallel_sizes(self.config, self.quantization)
-        return [tp for tp in admissible if tp <= self.demand.max_gpus_per_node]
+        return [tp for tp in admissible if tp * self.pp <= self.demand.max_gpus_per_node]
 
     def cap_bytes(self, tp: int) -> int | None:
         """Bytes that may be taken of one GPU, or of the pod; None where nothing caps them."""
@@ -95,7 +109,7 @@ class Case:
             return budget
         utilization = self.demand.gpu_memory_utilization or DEFAULT_UTILIZATION
         cap = int((self.demand.gpu_memory_bytes or 0) * utilization)
-        return cap if budget is None else min(budget // tp, cap)
+        return cap if budget is None else min(budget // (tp * self.pp), cap)
 
     def split(self, tp: int, max_model_len: int) -> Split:
         """Divide one GPU's memory; the KV cache gets what the rest leaves, also below zero."""
@@ -109,6 +123,7 @@ class Case:
             parts = self._terms(tp, num_seqs, self._kv_cache_bytes(tp, max_model_len, num_seqs))
         return Split(
             tp=tp,
+            pp=self.pp,
             max_model_len=max_model_len,
             max_num_seqs=num_seqs,
             max_num_batched_tokens=self._batched_tokens(num_seqs),
@@ -173,7 +188,7 @@ class Case:
         return held_tokens(self.config, num_tokens, step_tokens)
 
     def kv_token_bytes(self, tp: int) -> int:
-        return terms.kv_token_bytes(self.config, tp, self.kv_cache_dtype)
+        return terms.kv_token_bytes(self.stage.config, tp, self.kv_cache_dtype)
 
     def _cached_token_bytes(self, tp: int, num_seqs: int) -> int:
         return self.kv_token_bytes(tp) + self._attention_token_bytes(tp, num_seqs)
@@ -203,7 +218,7 @@ class Case:
         return fixed + self._activation_bytes(tp, num_seqs)
 
     def _weights_bytes(self, tp: int) -> int:
-        return terms.weights_bytes(self.inspection, tp, self.dtype, self.quantization)
+        return terms.weights_bytes(self.stage, tp, self.dtype, self.quantization)
 
     def _activation_bytes(self, tp: int, num_seqs: int) -> int:
         batched = self._batched_tokens(num_seqs)
@@ -211,7 +226,11 @@ class Case:
 
     def _overhead_bytes(self, tp: int) -> int:
         is_cpu = self.demand.device == "CPU"
-        return terms.cpu_process_bytes(self.config) if is_cpu else terms.gpu_overhead_bytes(tp)
+        return (
+            terms.cpu_process_bytes(self.config)
+            if is_cpu
+            else terms.gpu_overhead_bytes(tp * self.pp)
+        )
 
     def _batched_tokens(self, num_seqs: int) -> int:
         asked = self.demand.max_num_batched_tokens
@@ -252,9 +271,28 @@ def choose_split(case: Case) -> Split | None:
             return split
     if case.demand.max_model_len is not None:
         return None
+    if not sizes:
+        return None
     lengths = {tp: case.longest(tp) for tp in sizes}
     roomiest = max(sizes, key=lambda tp: lengths[tp])
     if lengths[roomiest] < case.least_model_len:
         return None
     split = case.split(roomiest, min(wanted, lengths[roomiest]))
     return split if split.fits else None
+
+
+def spread_layers(case: Case) -> tuple[Case, Split] | None:
+    """The case and split with the layers over several stages, where no tensor parallelism fits.
+
+    The longest requests count first, then the fewest GPUs. None where nothing fits, and where the
+    demand itself says how the model is spread.
+    """
+    demand = case.demand
+    if demand.device == "CPU" or demand.tensor_parallel_size or demand.pipeline_parallel_size:
+        return None
+    most = min(demand.max_gpus_per_node, case.config.num_layers)
+    cases = [replace(case, pp=pp) for pp in range(2, most + 1)]
+    found = [(each, split) for each in cases if (split := choose_split(each)) is not None]
+    return min(
+        found, key=lambda one: (-one[1].max_model_len, one[1].num_gpus, one[1].pp), default=None
+    )

@@ -157,7 +157,14 @@ def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
         "--tensor-parallel-size",
         metavar="N",
         type=_count,
-        help="GPUs a replica uses, 1 to 8; default: the fewest that fit",
+        help="GPUs that share every layer, 1 to 8; default: the fewest that fit",
+    )
+    memory.add_argument(
+        "--pipeline-parallel-size",
+        metavar="N",
+        type=_count,
+        help="groups of so many GPUs that the layers go over; default: 1, or the fewest that fit "
+        "where no tensor parallelism does",
     )
 
 

@@ -25,6 +25,7 @@ SPEC_FIELDS: dict[str, str] = {
     "max_num_seqs": "engine.maxNumSeqs",
     "mean_tokens": "mean tokens",
     "tensor_parallel_size": "engine.tensorParallelSize",
+    "pipeline_parallel_size": "engine.pipelineParallelSize",
     "gpu_memory_utilization": "engine.gpuMemoryUtilization",
     "dtype": "engine.dtype",
     "quantization": "model.quantization",
@@ -49,6 +50,9 @@ class Demand:
     mean_tokens: int | None = None
     """Mean length of a request, prompt and answer; a quarter of max_model_len where absent."""
     tensor_parallel_size: int | None = None
+    pipeline_parallel_size: int | None = None
+    """Stages that the layers go over; None: 1, or the fewest that fit where no tensor parallelism
+    does and none is asked for."""
     gpu_memory_utilization: Decimal | None = None
     dtype: str = "auto"
     quantization: str = "None"
@@ -79,6 +83,7 @@ def _faults_of_numbers(demand: Demand, names: Mapping[str, str]) -> Iterator[str
         "max_num_seqs",
         "mean_tokens",
         "tensor_parallel_size",
+        "pipeline_parallel_size",
         "max_num_batched_tokens",
     ):
         value = getattr(demand, field)
@@ -149,6 +154,7 @@ def _faults_on_cpu(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
     for field, is_asked in (
         ("gpu_memory_utilization", demand.gpu_memory_utilization is not None),
         ("tensor_parallel_size", (demand.tensor_parallel_size or 1) > 1),
+        ("pipeline_parallel_size", (demand.pipeline_parallel_size or 1) > 1),
     ):
         if is_asked:
             yield f"{names[field]} is for GPUs, but {names['device']} is CPU; remove it."
@@ -165,6 +171,7 @@ def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str
             f"{names['kv_cache_dtype']} is {kv_dtype}, but the model runs in {dtype}, which a "
             "GPU's attention does not mix; leave it out, or choose fp8, int8 or int4."
         )
+    yield from _faults_of_stages(demand, config, names)
     tp = demand.tensor_parallel_size
     if tp is None:
         return
@@ -183,10 +190,32 @@ def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str
         )
 
 
+def _faults_of_stages(
+    demand: Demand, config: ModelConfig, names: Mapping[str, str]
+) -> Iterator[str]:
+    pp, tp = demand.pipeline_parallel_size, demand.tensor_parallel_size or 1
+    if pp is None or pp == 1:
+        return
+    field = names["pipeline_parallel_size"]
+    if pp > config.num_layers:
+        yield (
+            f"{field} is {pp}, but the model has {config.num_layers} layers; set at most "
+            f"{config.num_layers}."
+        )
+    elif tp * pp > demand.max_gpus_per_node:
+        most = max(1, demand.max_gpus_per_node // tp)
+        each = f" of {tp} GPUs" if tp > 1 else ""
+        yield (
+            f"{field} is {pp}, but a node has {demand.max_gpus_per_node} GPUs at most; set at most "
+            f"{most}{each}."
+        )
+
+
 def _faults_of_caps(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:
     """Two caps on one thing: a share of each GPU that even one GPU may not give."""
     share, budget_bytes = demand.gpu_memory_utilization, demand.budget_bytes
-    memory_bytes, tp = demand.gpu_memory_bytes, demand.tensor_parallel_size or 1
+    memory_bytes = demand.gpu_memory_bytes
+    tp = (demand.tensor_parallel_size or 1) * (demand.pipeline_parallel_size or 1)
     if share is None or budget_bytes is None or memory_bytes is None:
         return
     asked_bytes = int(share * memory_bytes)

@@ -49,8 +49,8 @@ def _choice(case: Case, split: Split, names: Mapping[str, str]) -> str:
         return (
             f"A pod on CPUs that takes {taken} of the {allowed} that {names['budget_bytes']} allows"
         )
-    gpus, size = count_gpus(split.tp), format_bytes(case.demand.gpu_memory_bytes or 0)
-    gives = "Each gives" if split.tp > 1 else "It gives"
+    gpus, size = count_gpus(split.num_gpus), format_bytes(case.demand.gpu_memory_bytes or 0)
+    gives = "Each gives" if split.num_gpus > 1 else "It gives"
     return (
         f"{gpus[0].upper()}{gpus[1:]} of {size}{_reason(case, split, names)}. {gives} {taken} "
         f"({_limit(case, split, names)})"
@@ -59,6 +59,8 @@ def _choice(case: Case, split: Split, names: Mapping[str, str]) -> str:
 
 def _reason(case: Case, split: Split, names: Mapping[str, str]) -> str:
     """Why so many GPUs and no fewer."""
+    if split.pp > 1:
+        return _reason_of_stages(case, split, names)
     if case.demand.tensor_parallel_size is not None:
         return f", as {names['tensor_parallel_size']} asks"
     fewer = [tp for tp in case.sizes() if tp < split.tp]
@@ -73,11 +75,20 @@ def _reason(case: Case, split: Split, names: Mapping[str, str]) -> str:
     )
 
 
+def _reason_of_stages(case: Case, split: Split, names: Mapping[str, str]) -> str:
+    """Why the layers go over several stages."""
+    each = "" if split.tp == 1 else f" of {split.tp} GPUs"
+    stages = f", the layers in {split.pp} stages{each}"
+    if case.demand.pipeline_parallel_size is not None:
+        return f"{stages}, as {names['pipeline_parallel_size']} asks"
+    return f"{stages}, because no number of GPUs that divides each layer evenly fits"
+
+
 def _limit(case: Case, split: Split, names: Mapping[str, str]) -> str:
     """What kept a GPU's share from being larger."""
     demand, memory = case.demand, case.demand.gpu_memory_bytes or 0
     utilization = demand.gpu_memory_utilization or DEFAULT_UTILIZATION
-    if demand.budget_bytes is not None and demand.budget_bytes // split.tp < int(
+    if demand.budget_bytes is not None and demand.budget_bytes // split.num_gpus < int(
         memory * utilization
     ):
         return f"all that {names['budget_bytes']} {format_bytes(demand.budget_bytes)} allows"

@@ -33,12 +33,20 @@ class Fit:
     budget_bytes: int
     """What the replica may take over all its GPUs; on a CPU the pod's memory limit."""
     explanation: str
+    pipeline_parallel_size: int = 1
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of a replica; 1 on a CPU, where it has none."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     def to_plan(self) -> dict[str, Any]:
-        """The keys and values of `status.plan`; a CPU's plan has no utilisation."""
+        """The keys and values of `status.plan`; a CPU's has no utilisation, one stage no number."""
+        stages = {"pipelineParallelSize": self.pipeline_parallel_size}
         utilization = {"gpuMemoryUtilization": self.gpu_memory_utilization}
         return {
             "tensorParallelSize": self.tensor_parallel_size,
+            **(stages if self.pipeline_parallel_size > 1 else {}),
             **(utilization if self.gpu_memory_utilization is not None else {}),
             "maxModelLen": self.max_model_len,
             "maxNumSeqs": self.max_num_seqs,

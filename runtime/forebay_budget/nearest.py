@@ -21,15 +21,16 @@ def explain_misfit(case: Case, names: Mapping[str, str]) -> Misfit:
     names are how fields are called; the case fits at no tensor parallelism.
     """
     closest = min(_least_splits(case), key=lambda split: _shortfall_bytes(case, split))
-    needed_bytes = closest.tp * closest.needed_bytes
-    allowed_bytes = closest.tp * _cap_bytes(case, closest.tp)
-    where = "" if case.demand.device == "CPU" else f" on {count_gpus(closest.tp)}"
+    needed_bytes = closest.num_gpus * closest.needed_bytes
+    allowed_bytes = closest.num_gpus * _cap_bytes(case, closest.tp)
+    where = "" if case.demand.device == "CPU" else f" on {count_gpus(closest.num_gpus)}"
     nearest = _find_nearest(case)
     advice = ", or ".join(_phrase(option, names) for option in nearest)
+    weights_bytes = closest.num_gpus * closest.terms.weights_bytes
     message = (
         f"The model needs {format_bytes(needed_bytes)}{where} ("
-        f"{format_bytes(closest.tp * closest.terms.weights_bytes)} for its weights, the rest to "
-        f"serve {_asked(case, closest)}), but "
+        f"{format_bytes(weights_bytes)} for its weights, the rest to serve "
+        f"{_asked(case, closest)}), but "
         f"{_limit(case, closest.tp, names)}; it would fit with {advice}."
     )
     return Misfit("InsufficientMemory", needed_bytes, allowed_bytes, nearest, message)
@@ -54,20 +55,20 @@ def _cap_bytes(case: Case, tp: int) -> int:
 
 
 def _shortfall_bytes(case: Case, split: Split) -> int:
-    return split.tp * (split.needed_bytes - _cap_bytes(case, split.tp))
+    return split.num_gpus * (split.needed_bytes - _cap_bytes(case, split.tp))
 
 
 def _limit(case: Case, tp: int, names: Mapping[str, str]) -> str:
     """Say what allows no more: the budget, or the GPUs."""
     demand = case.demand
-    allowed = format_bytes(tp * _cap_bytes(case, tp))
+    allowed = format_bytes(tp * case.pp * _cap_bytes(case, tp))
     if demand.device == "CPU" or _cap_bytes(case, tp) < _cap_bytes(
         _change(case, budget_bytes=None), tp
     ):
         return f"{names['budget_bytes']} allows {allowed}"
     share = demand.gpu_memory_utilization or DEFAULT_UTILIZATION
     size = format_bytes(demand.gpu_memory_bytes or 0)
-    each = f"{size} each" if tp > 1 else size
+    each = f"{size} each" if tp * case.pp > 1 else size
     return f"{allowed} may be used there ({share:.0%} of {each})"
 
 
@@ -110,7 +111,7 @@ def _larger_budget(case: Case) -> Iterator[Nearest]:
     """The least budget with which the GPUs that are there are enough."""
     free = _change(case, budget_bytes=None)
     needed = [
-        split.tp * split.needed_bytes
+        split.num_gpus * split.needed_bytes
         for split in _least_splits(free)
         if case.demand.device == "CPU" or split.needed_bytes <= _cap_bytes(free, split.tp)
     ]
@@ -130,11 +131,17 @@ def _other_gpus(case: Case) -> Iterator[Nearest]:
     sizes = admissible_tensor_parallel_sizes(case.config, case.quantization)
     if demand.tensor_parallel_size is not None:
         others = [
-            _one("tensor_parallel_size", tp) for tp in sizes if tp <= demand.max_gpus_per_node
+            _one("tensor_parallel_size", tp)
+            for tp in sizes
+            if tp * case.pp <= demand.max_gpus_per_node
         ]
         yield from [option for option in others if _fits(case, option)][:1]
     else:
-        more = [_one("max_gpus_per_node", tp) for tp in sizes if tp > demand.max_gpus_per_node]
+        more = [
+            _one("max_gpus_per_node", tp * case.pp)
+            for tp in sizes
+            if tp * case.pp > demand.max_gpus_per_node
+        ]
         yield from [option for option in more if _fits(case, option)][:1]
     yield _one("gpu_memory_bytes", _round_up(int(least_bytes / share) + 1, GIB))
 
@@ -147,7 +154,7 @@ def _larger_everything(case: Case) -> Nearest:
     taken = (
         split.needed_bytes if case.demand.gpu_memory_utilization is None else int(share * memory)
     )
-    budget = _round_up(split.tp * taken)
+    budget = _round_up(split.num_gpus * taken)
     return Nearest((("gpu_memory_bytes", memory), ("budget_bytes", budget)))
 
 

@@ -20,6 +20,7 @@ _KEYS = {
     "max_model_len": "maxModelLen",
     "max_num_seqs": "maxNumSeqs",
     "tensor_parallel_size": "tensorParallelSize",
+    "pipeline_parallel_size": "pipelineParallelSize",
 }
 
 
@@ -89,9 +90,11 @@ def _millions(count: int) -> str:
 def _plan(inspection: Inspection, fit: Fit, demand: Demand) -> str:
     rows = []
     if fit.device == "GPU":
-        gpus = "1 GPU" if fit.tensor_parallel_size == 1 else f"{fit.tensor_parallel_size} GPUs"
+        gpus = "1 GPU" if fit.num_gpus == 1 else f"{fit.num_gpus} GPUs"
         rows.append(("fits on", f"{gpus} of {format_bytes(demand.gpu_memory_bytes or 0)}"))
         rows.append(("tensor parallelism", str(fit.tensor_parallel_size)))
+        if fit.pipeline_parallel_size > 1:
+            rows.append(("pipeline stages", str(fit.pipeline_parallel_size)))
         rows.append(("memory utilisation", str(fit.gpu_memory_utilization)))
     else:
         rows.append(("fits in", f"a CPU pod of {format_bytes(fit.budget_bytes)}"))

@@ -5,7 +5,7 @@ The operator plans by it and `forebay budget` shows it. Pure: the same question,
 
 from collections.abc import Mapping
 
-from forebay_budget.case import Case, Split, choose_split
+from forebay_budget.case import Case, Split, choose_split, spread_layers
 from forebay_budget.demand import SPEC_FIELDS, Demand, Device, find_fault
 from forebay_budget.explanation import explain_fit
 from forebay_budget.fit import Fit, Misfit, Nearest
@@ -26,9 +26,12 @@ def size(
     fault = find_fault(demand, inspection.config, names)
     if fault is not None:
         return Misfit("InvalidField", 0, 0, (), fault)
-    case = Case(inspection, demand)
+    case = Case(inspection, demand, demand.pipeline_parallel_size or 1)
     split = choose_split(case)
-    return explain_misfit(case, names) if split is None else _fit(case, split, names)
+    if split is not None:
+        return _fit(case, split, names)
+    spread = spread_layers(case)
+    return explain_misfit(case, names) if spread is None else _fit(*spread, names)
 
 
 def _fit(case: Case, split: Split, names: Mapping[str, str]) -> Fit:
@@ -49,6 +52,7 @@ def _fit(case: Case, split: Split, names: Mapping[str, str]) -> Fit:
         quantization=case.quantization,
         budget_bytes=_budget_bytes(case, split),
         explanation=explain_fit(case, split, kv_cache_tokens, names),
+        pipeline_parallel_size=split.pp,
     )
 
 
@@ -65,4 +69,4 @@ def _utilization(case: Case, split: Split) -> str | None:
 def _budget_bytes(case: Case, split: Split) -> int:
     if case.demand.budget_bytes is not None:
         return case.demand.budget_bytes
-    return -(-split.tp * split.terms.total_bytes // MIB) * MIB
+    return -(-split.num_gpus * split.terms.total_bytes // MIB) * MIB

@@ -4,6 +4,7 @@ The runtime cuts a model by the same numbers as sizing counts it by.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from forebay_budget.inspection import Inspection, WeightGroup
 
@@ -42,6 +43,7 @@ def split_layers(inspection: Inspection, num_stages: int) -> tuple[range, ...]:
     return tuple(range(end - count, end) for end, count in zip(ends, counts, strict=True))
 
 
+@lru_cache(maxsize=64)
 def largest_stage(inspection: Inspection, num_stages: int) -> Inspection:
     """A stage with the most layers and with one of the ends, as if it were a whole model.
 

@@ -132,7 +132,6 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("parallelism")
     group.add_argument(
         "--tensor-parallel-size",
-        "-tp",
         type=_number(int, 1),
         default=EngineConfig.tensor_parallel_size,
         metavar="N",
@@ -140,7 +139,6 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--pipeline-parallel-size",
-        "-pp",
         type=_number(int, 1),
         default=EngineConfig.pipeline_parallel_size,
         metavar="N",

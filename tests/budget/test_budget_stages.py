@@ -1,10 +1,13 @@
 """How layers go over stages, and what the largest stage takes."""
 
+from dataclasses import replace
+
 import pytest
 
+from forebay_budget.sizing import Demand, Fit, Misfit, size
 from forebay_budget.stages import count_stage_layers, largest_stage, split_layers
-from forebay_budget.terms import kv_token_bytes, weights_bytes
-from observed_builder import SMOLLM2
+from forebay_budget.terms import GIB, kv_token_bytes, weights_bytes
+from observed_builder import LLAMA_13B, SMOLLM2
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,22 @@ def test_the_largest_stage_has_its_layers_and_one_end() -> None:
     assert 2 * kv_token_bytes(half.config, 1, "bfloat16") == kv_token_bytes(
         SMOLLM2.config, 1, "bfloat16"
     )
+
+
+@pytest.mark.parametrize("asked", [None, 3], ids=["found", "asked for"])
+def test_a_model_that_three_gpus_do_not_divide_goes_over_them_by_layers(asked: int | None) -> None:
+    """Forty heads: one GPU, two or four."""
+    demand = Demand("GPU", 12 * GIB, max_gpus_per_node=3, pipeline_parallel_size=asked)
+    assert isinstance(size(LLAMA_13B, replace(demand, pipeline_parallel_size=1)), Misfit)
+    fit = size(LLAMA_13B, demand)
+    assert isinstance(fit, Fit)
+    assert (fit.tensor_parallel_size, fit.pipeline_parallel_size, fit.num_gpus) == (1, 3, 3)
+    assert fit.to_plan()["pipelineParallelSize"] == 3
+    assert fit.budget_bytes >= 3 * fit.terms.total_bytes
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    demand = Demand("GPU", 80 * GIB, max_gpus_per_node=64, pipeline_parallel_size=31)
+    misfit = size(SMOLLM2, demand)
+    assert isinstance(misfit, Misfit)
+    assert "the model has 30 layers; set at most 30" in misfit.message

@@ -81,7 +81,7 @@ def _size_as_told(
     answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
     if isinstance(answer, Misfit):
         return _conclude(answer)
-    chosen = [node for node in large if node.num_gpus >= answer.tensor_parallel_size]
+    chosen = [node for node in large if node.num_gpus >= answer.num_gpus]
     pin = build_pin(chosen, small, _least_memory_mib(answer, memory_bytes)) if small else ()
     return Sizing(fit=answer, pin=pin, nodes=_name_nodes(chosen, memory_bytes, pin))
 
@@ -95,7 +95,7 @@ def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNod
         most = max(node.num_gpus for node in nodes if node.memory_mib == memory_mib)
         answer = _size(service, inspection, service.vram.budget_bytes, memory_mib * MIB, most)
         if isinstance(answer, Fit):
-            rank = (-answer.max_model_len, answer.tensor_parallel_size, memory_mib)
+            rank = (-answer.max_model_len, answer.num_gpus, memory_mib)
             fits.append((*rank, answer))
         else:
             misfits.append(answer)
@@ -107,9 +107,9 @@ def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNod
 
 
 def _choose_nodes(fit: Fit, memory_bytes: int, nodes: list[GpuNode]) -> Sizing:
-    tp, least_mib = fit.tensor_parallel_size, _least_memory_mib(fit, memory_bytes)
-    chosen, others = _part(nodes, lambda one: one.num_gpus >= tp and one.memory_mib >= least_mib)
-    pin = build_pin(chosen, [node for node in others if node.num_advertised >= tp], least_mib)
+    least, least_mib = fit.num_gpus, _least_memory_mib(fit, memory_bytes)
+    chosen, others = _part(nodes, lambda one: one.num_gpus >= least and one.memory_mib >= least_mib)
+    pin = build_pin(chosen, [node for node in others if node.num_advertised >= least], least_mib)
     told = f"{fit.explanation} {_tell_chosen(chosen, others)}"
     return Sizing(replace(fit, explanation=told), None, pin, _name_nodes(chosen, memory_bytes, pin))
 
@@ -139,7 +139,7 @@ def _closeness(misfit: Misfit) -> tuple[bool, float]:
 def _judge_budget(service: Service, nodes: tuple[GpuNode, ...]) -> Cause | None:
     """A budget that no node has was meant for other nodes; the size of a GPU is often rounded."""
     budget_bytes = service.vram.budget_bytes
-    asked = service.engine.tensor_parallel_size or MOST_GPUS
+    asked = _asked_gpus(service) or MOST_GPUS
     offers = [(node.memory_mib * MIB * min(asked, node.num_gpus), node) for node in nodes]
     most_bytes, largest = max(offers, key=lambda offer: offer[0])
     if budget_bytes is None or budget_bytes * (100 - _BUDGET_SLACK_PERCENT) <= most_bytes * 100:
@@ -150,6 +150,13 @@ def _judge_budget(service: Service, nodes: tuple[GpuNode, ...]) -> Cause | None:
         f"{format_bytes(most_bytes)}: {describe_nodes([largest])} is the most that its pods may "
         f"use; set at most {most_bytes // GIB}Gi, or leave it out to use all.",
     )
+
+
+def _asked_gpus(service: Service) -> int | None:
+    """The GPUs that the spec names; None where it leaves their number open."""
+    if service.engine.tensor_parallel_size is None:
+        return None
+    return service.engine.tensor_parallel_size * (service.engine.pipeline_parallel_size or 1)
 
 
 def _tell_chosen(chosen: list[GpuNode], others: list[GpuNode]) -> str:
@@ -196,6 +203,7 @@ def _size(
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         tensor_parallel_size=engine.tensor_parallel_size,
+        pipeline_parallel_size=engine.pipeline_parallel_size,
         gpu_memory_utilization=engine.gpu_memory_utilization,
         dtype=engine.dtype,
         quantization=service.model.quantization,

@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "no requests": ("engine.maxNumSeqs", 0, "engine.maxNumSeqs is a number of requests"),
     "no GPUs": ("engine.tensorParallelSize", 0, "from 1 to 8"),
     "more GPUs than a node has": ("engine.tensorParallelSize", 16, "from 1 to 8"),
-    "a pipeline": ("engine.pipelineParallelSize", 2, "comes with replicas over several nodes"),
+    "no stages": ("engine.pipelineParallelSize", 0, "from 1 to 8"),
     "speculative decoding": ("engine.speculative.method", "ngram", "is not in this version"),
     "a negative budget": ("vram.budget", "-1Gi", "vram.budget must be a positive quantity"),
     "a budget of zero": ("vram.budget", "0", "vram.budget must be a positive quantity"),

@@ -33,7 +33,7 @@ def two_ranks(folder: Path, log: Path) -> Iterator[tuple[ServerProcess, int]]:
     """A ready server, and the process id of its other rank."""
     log.touch()
     limits = ["--max-model-len", "512", "--max-num-seqs", "2", "--max-num-batched-tokens", "16"]
-    flags = ["-tp", "2", "--rank-timeout-seconds", "2", *limits]
+    flags = ["--tensor-parallel-size", "2", "--rank-timeout-seconds", "2", *limits]
     with running([*SERVE, str(folder), *FLAGS, *flags], log) as server:
         server.wait_ready()
         [rank] = find_ranks(server.pid)

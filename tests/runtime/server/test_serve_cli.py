@@ -113,7 +113,8 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         *("--chat-template", str(template), "--tool-call-parser", "hermes", "--seed", "7"),
         *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
         *("--allowed-origins", '["https://chat.example"]'),
-        *("-tp", "4", "-pp", "2", "--rank-timeout-seconds", "12.5"),
+        *("--tensor-parallel-size", "4", "--pipeline-parallel-size", "2"),
+        *("--rank-timeout-seconds", "12.5"),
     )
     assert (engine.tensor_parallel_size, engine.pipeline_parallel_size) == (4, 2)
     assert (engine.num_ranks, engine.rank_timeout_seconds) == (8, 12.5)
@@ -138,7 +139,7 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         (["serve", "m", "--lame-duck-seconds", "-1"], "--lame-duck-seconds"),
         (["serve", "m", "--shutdown-timeout", "inf"], "--shutdown-timeout"),
         (["serve", "m", "--tensor-parallel-size", "0"], "--tensor-parallel-size"),
-        (["serve", "m", "-pp", "two"], "--pipeline-parallel-size/-pp: 'two' is not"),
+        (["serve", "m", "--pipeline-parallel-size", "two"], "'two' is not"),
         (["serve", "m", "--quantization", "INT3"], "--quantization"),
         (["serve", "m", "--kv-cache-dtype", "fp8_e5m2"], "--kv-cache-dtype"),
         (["serve", "m", "--max-num-seqs", "64", "--max-num-batched-tokens", "8"], "--max-num"),

@@ -58,7 +58,7 @@ def _build_volumes(
     folders: dict[str, tuple[str, Manifest]] = {SCRATCH_PATH: ("forebay-tmp", {})}
     if service.model.scheme == "hf" or inputs.fit.device == "GPU":
         folders[CACHE_PATH] = ("forebay-cache", {})
-    if inputs.fit.tensor_parallel_size > 1:
+    if inputs.fit.num_gpus > 1:
         # The ranks exchange tensors through shared memory, of which a container has 64 MiB.
         folders["/dev/shm"] = ("forebay-shm", {"medium": "Memory"})
     taken = {mount["mountPath"].rstrip("/") for mount in service.pod_template.volume_mounts}

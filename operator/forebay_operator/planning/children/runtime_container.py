@@ -53,6 +53,7 @@ def build_runtime_container(service: Service, inputs: TemplateInputs) -> Manifes
 
 def _build_arguments(service: Service, fit: Fit, model_revision: str) -> list[str]:
     """Every planned flag with its number, so that the runtime decides nothing anew."""
+    stages = fit.pipeline_parallel_size
     planned: dict[str, object] = {
         "host": "0.0.0.0",
         "port": PORT,
@@ -65,6 +66,8 @@ def _build_arguments(service: Service, fit: Fit, model_revision: str) -> list[st
         "gpu-memory-utilization": fit.gpu_memory_utilization,
         "kv-cache-memory-bytes": fit.terms.kv_cache_bytes,
         "tensor-parallel-size": fit.tensor_parallel_size,
+        # A runtime that a service is pinned to may not know it.
+        "pipeline-parallel-size": stages if stages > 1 else None,
         "quantization": fit.quantization,
         "kv-cache-dtype": fit.kv_cache_dtype,
         "shutdown-timeout": service.drain.timeout_seconds,
@@ -79,7 +82,7 @@ def _build_resources(service: Service, fit: Fit) -> Manifest:
     """The plan's memory (CPU) or GPUs, under what the user says; the CPU request is small."""
     limits: dict[str, str] = {}
     if fit.device == "GPU":
-        limits[service.vram.gpu_resource] = str(fit.tensor_parallel_size)
+        limits[service.vram.gpu_resource] = str(fit.num_gpus)
     else:
         limits["memory"] = to_exact_quantity(fit.budget_bytes)
     limits |= dict(service.pod_template.limits)
