@@ -8,6 +8,7 @@ from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
+from forebay_kernels.experts import Experts, group_experts
 from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.linear import Linear
@@ -53,6 +54,7 @@ __all__ = [
     "KV_KINDS",
     "AttentionPlan",
     "AttentionRule",
+    "Experts",
     "HeadNorms",
     "KvLayer",
     "Int8Linear",
@@ -67,6 +69,7 @@ __all__ = [
     "embedding",
     "gelu_tanh_mul",
     "group_by_expert",
+    "group_experts",
     "new_kv_layers",
     "paged_attention",
     "rms_norm",

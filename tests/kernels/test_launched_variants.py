@@ -32,6 +32,15 @@ FLAGS = {"block_size": 16, "max_num_seqs": 3, "max_num_batched_tokens": 24, "max
         pytest.param("llama", {"quantization": "INT8"}, {"quantization": "INT8"}, id="int8"),
         pytest.param("llama", {"quantization": "INT4"}, {"quantization": "INT4"}, id="int4"),
         pytest.param(
+            "mixtral", {"quantization": "INT4"}, {"quantization": "INT4"}, id="int4 mixture"
+        ),
+        pytest.param(
+            "mixtral",
+            {"batch_invariant": True},
+            {"is_batch_invariant": True},
+            id="batch-invariant mixture",
+        ),
+        pytest.param(
             "llama",
             {"batch_invariant": True},
             {"is_batch_invariant": True},

@@ -72,6 +72,7 @@ def round_tokens(
         int(largest is not None),
         **LAUNCH.tiles,
         num_warps=LAUNCH.num_warps,
+        num_stages=LAUNCH.num_stages,
     )
     return rounded, scales
 

@@ -135,4 +135,5 @@ def shipped_shapes(architecture: Architecture) -> tuple[ModelShape, ...]:
         replace(llama, weights=Weights("int4", 32)),
         replace(llama, weights=Weights("int8")),
         replace(llama, weights=Weights("w8a8")),
+        replace(mixtral_8x7b(architecture), weights=Weights("int4", 128, has_zero_points=True)),
     )

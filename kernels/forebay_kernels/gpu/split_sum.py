@@ -90,12 +90,13 @@ def split_sum(parts: Tensor, out: Tensor, bias: Tensor | None, residual: Tensor 
         int(residual is not None),
         **LAUNCH.tiles,
         num_warps=LAUNCH.num_warps,
+        num_stages=LAUNCH.num_stages,
     )
 
 
 def variants(shape: ModelShape) -> Iterator[Variant]:
-    """The one compilation; a model of quantised weights reaches it."""
-    if shape.weights.format not in ("int4", "int8"):
+    """The one compilation; a model of quantised weights reaches it, and a mixture."""
+    if shape.weights.format not in ("int4", "int8") and shape.mixture is None:
         return
     pointer, num_bytes = f"*{shape.dtype}", torch.finfo(torch.float32).bits // 8
     yield Variant(

@@ -58,13 +58,13 @@ class Expert:
         gate, up, down = parts
         hidden = blueprint.sizes.hidden_size
         self._gate = _GATES[blueprint.family.activation]
-        self._gate_up = reader.split_outputs(name, {gate: [inner], up: [inner]}, hidden)
-        self._down = reader.split_inputs(f"{name}.{down}", hidden, inner.num_rows)
-        self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
+        self.gate_up = reader.split_outputs(name, {gate: [inner], up: [inner]}, hidden)
+        self.down = reader.split_inputs(f"{name}.{down}", hidden, inner.num_rows)
+        self.num_bytes = self.gate_up.num_bytes + self.down.num_bytes
 
     def __call__(self, x: Tensor) -> Tensor:
         """Shapes: x, out [n, h]."""
-        return self._down(self._gate(self._gate_up(x)))
+        return self.down(self._gate(self.gate_up(x)))
 
     def run_padded(self, x: Tensor) -> Tensor:
         """The same for any number of rows, in one of the sizes that warm-up has run."""
@@ -76,7 +76,8 @@ class Expert:
 class Mixture:
     """Experts of which each token passes a few, and in some families one that all tokens pass.
 
-    Tokens are grouped by expert, so that each expert that anyone chose is one MLP over its tokens.
+    Where the device has kernels for it, all experts are one operation; else tokens are grouped by
+    expert, so that each expert that anyone chose is one MLP over its tokens.
     Source: Jiang et al. 2024 (Mixtral) §2.1; Yang et al. 2024 (Qwen2) §2.2 for the shared expert.
     """
 
@@ -97,6 +98,11 @@ class Mixture:
             )
             for number in range(sizes.num_experts)
         ]
+        self._grouped = ops.group_experts(
+            [expert.gate_up for expert in self._experts],
+            [expert.down for expert in self._experts],
+            _GATES[blueprint.family.activation],
+        )
         self._shared: tuple[Expert, Product] | None = None
         inner = sizes.shared_intermediate_size
         if inner:
@@ -113,12 +119,19 @@ class Mixture:
         weights, experts = ops.choose_experts(
             self._router(x), self._num_chosen, is_normalised=self._is_normalised
         )
+        if self._grouped is not None:
+            out = self._grouped(x, weights, experts)
+        else:
+            out = self._run_by_expert(x, weights, experts)
+        if self._shared is not None:
+            expert, gate = self._shared
+            out += ops.sigmoid(gate(x)) * expert(x)
+        residual.add(self._link.add_up(out))
+
+    def _run_by_expert(self, x: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
         weights = weights.flatten().to(x.dtype).unsqueeze(1)
         out = torch.zeros_like(x)
         for number, places in ops.group_by_expert(experts, len(self._experts)):
             tokens = places // self._num_chosen
             out.index_add_(0, tokens, self._experts[number].run_padded(x[tokens]) * weights[places])
-        if self._shared is not None:
-            expert, gate = self._shared
-            out += ops.sigmoid(gate(x)) * expert(x)
-        residual.add(self._link.add_up(out))
+        return out
