@@ -11,7 +11,7 @@ from forebay_budget.inspection import ModelError
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.description import describe_model
-from forebay_runtime.memory import Measurement, open_device
+from forebay_runtime.memory import Measurement, Meter, open_device
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.parallel.messages import (
     Answer,
@@ -133,6 +133,8 @@ class RankPart:
         gc.collect()
         part = self._loaded
         self._runner = build_runner(part.config, part.model, message.num_blocks, message.limits)
+        # What loading took for a moment is over; steps are measured from here.
+        Meter(self._device).forget_peak()
 
     def _score(self, num_rows: int) -> None:
         model = self._built.model

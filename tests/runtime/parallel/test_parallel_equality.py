@@ -10,6 +10,7 @@ from engine_play import load_engine, play, play_alone, tokens_of
 from forebay_runtime.parallel.followers import Followers
 from parallel_play import FLAGS, check_same, check_spread, requests
 from smollm2 import smollm2_path
+from tiny_model import FAMILIES
 
 CASES = [
     pytest.param("llama", 2, 1, {}, id="dense"),
@@ -37,6 +38,15 @@ def test_greedy_answers_are_those_of_one_process(
     sizes: dict[str, Any],
 ) -> None:
     check_spread(make_model(family, **sizes), followers, tp, pp)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("tp", "pp"), [(2, 1), (4, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_says_the_same_however_it_is_spread(
+    make_model: Callable[..., Path], followers: Followers, family: str, tp: int, pp: int
+) -> None:
+    check_spread(make_model(family), followers, tp, pp)
 
 
 @pytest.mark.parametrize(("tp", "pp"), [(2, 1), (1, 2)], ids=["shards", "stages"])
