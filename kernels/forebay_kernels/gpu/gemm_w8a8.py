@@ -67,7 +67,7 @@ def gemm_w8a8_kernel(
         is_input = inputs // _WORD * _WORD < num_inputs - start
         codes = tl.load(words_at, mask=has_output[:, None] & is_input[None, :], other=0)
         x = tl.load(x_at, mask=is_input[:, None] & has_row[None, :], other=0)
-        sums = tl.dot(_signed(codes), x, sums)
+        sums = tl.dot(_signed(codes), x, sums, out_dtype=tl.int32)
         words_at += BLOCK_K * num_outputs.to(tl.int64)
         x_at += BLOCK_K
     total = sums.to(tl.float32) * tl.load(token_scales + rows, mask=has_row, other=0.0)[None, :]
