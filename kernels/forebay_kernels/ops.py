@@ -10,10 +10,11 @@ from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
 from forebay_kernels.experts import Experts, group_experts
 from forebay_kernels.int8_linear import Int8Linear
+from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.linear import Linear
 from forebay_kernels.portable import attention, elementwise, kv_write, residual
-from forebay_kernels.portable.attention import AttentionPlan
+from forebay_kernels.portable.attention import AttentionPlan as PortableAttentionPlan
 from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
 from forebay_kernels.portable.elementwise import rope_table
@@ -41,10 +42,28 @@ def adds_in_norm(device: torch.device) -> bool:
     return uses_triton(device)
 
 
+AttentionPlan = PortableAttentionPlan | DeviceAttentionPlan
+"""What plan_attention gives: its slots are as in Ragged; all else is paged_attention's."""
+
+
+def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> AttentionPlan:
+    """One step's attention, for all layers. block_size: of the cache; dtype: the queries'."""
+    if uses_triton(ragged.block_tables.device):
+        return DeviceAttentionPlan(ragged)
+    return PortableAttentionPlan(ragged, block_size, dtype)
+
+
 def paged_attention(
     q: Tensor, layer: KvLayer, plan: AttentionPlan, rule: AttentionRule = FULL_ATTENTION
 ) -> Tensor:
-    """Attend each query token to its sequence's cached keys and values; see attention."""
+    """Attend each query token to its sequence's cached keys and values.
+
+    Rows that are no sequence's give zeros. Shapes: q, out [T, H, D].
+    """
+    if isinstance(plan, DeviceAttentionPlan):
+        from forebay_kernels.gpu.attention import paged_attention as attend_by_triton
+
+        return attend_by_triton(q, layer, plan, rule)
     attend = _attend_one_by_one if is_on() else attention.paged_attention
     return attend(q, layer, plan, rule)
 
@@ -72,6 +91,7 @@ __all__ = [
     "group_experts",
     "new_kv_layers",
     "paged_attention",
+    "plan_attention",
     "rms_norm",
     "rope_table",
     "rotate_and_write",

@@ -169,18 +169,20 @@ def paged_attention(
             seen = slice(first, position + 1)
             for head in range(num_heads):
                 kv_head = head // (num_heads // num_kv_heads)
-                weights = _weigh(q[row, head].float(), keys[seen, kv_head], rule)
+                weights = _weigh(q[row, head].float(), keys[seen, kv_head], rule, head)
                 out[row, head] = (weights @ values[seen, kv_head]).to(q.dtype)
             row += 1
     return out
 
 
-def _weigh(query: Tensor, keys: Tensor, rule: AttentionRule) -> Tensor:
-    """How much one query takes of each key's value: [keys], adding up to one."""
+def _weigh(query: Tensor, keys: Tensor, rule: AttentionRule, head: int) -> Tensor:
+    """How much one query takes of each key's value: [keys], with the sink's adding up to one."""
     scale = query.shape[0] ** -0.5 if rule.scale is None else rule.scale
     scores = keys @ query * scale
     if rule.softcap is not None:
         scores = rule.softcap * torch.tanh(scores / rule.softcap)
+    if rule.sinks is not None:
+        return torch.softmax(torch.cat((scores, rule.sinks[head, None])), 0)[:-1]
     return torch.softmax(scores, 0)
 
 

@@ -193,7 +193,7 @@ class ModelRunner:
             tensors.query_starts,
             tensors.seq_lens,
         )
-        return ops.AttentionPlan(ragged, self.block_size, self.model.placement.dtype)
+        return ops.plan_attention(ragged, self.block_size, self.model.placement.dtype)
 
     def _take_carried(self, tensors: StepTensors) -> Tensor:
         """The token ids, those in their place that the step before sampled. Shapes: out [T]."""

@@ -212,8 +212,8 @@ def attend(
 
     Shapes: queries [S, R, H, D]; keys, values [S, N, K, D]; mask as in Span; out [S, R, H, D].
     """
-    if rule.softcap is not None:
-        return _attend_capped(queries, keys, values, mask, rule)
+    if rule.softcap is not None or rule.sinks is not None:
+        return _attend_in_tiles(queries, keys, values, mask, rule)
     out = functional.scaled_dot_product_attention(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
@@ -226,10 +226,10 @@ def attend(
     return out.transpose(1, 2)
 
 
-def _attend_capped(
+def _attend_in_tiles(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, rule: AttentionRule
 ) -> Tensor:
-    """Attention with a soft cap, which torch's own has not, a tile of queries at a time.
+    """Attention with a soft cap or sinks, which torch's own has not, a tile of queries at a time.
 
     Shapes: queries [S, R, H, D]; keys, values [S, N, K, D]; mask as in Span; out [S, R, H, D].
     """
@@ -251,14 +251,24 @@ def _attend_tile(
     queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, rule: AttentionRule
 ) -> Tensor:
     num_seqs, num_rows, num_heads, head_dim = queries.shape
-    num_kv_heads, cap = keys.shape[2], rule.softcap or 1.0
+    num_kv_heads = keys.shape[2]
     scale = rule.scale if rule.scale is not None else head_dim**-0.5
     grouped = queries.transpose(1, 2).reshape(num_seqs, num_kv_heads, -1, head_dim)
     scores = grouped @ keys.permute(0, 2, 3, 1)
-    scores = scores.float().mul_(scale / cap).tanh_().mul_(cap)
+    scores = scores.float().mul_(scale)
+    if rule.softcap is not None:
+        scores = scores.div_(rule.softcap).tanh_().mul_(rule.softcap)
     scores = scores.view(num_seqs, num_heads, num_rows, -1)
     if bias is not None:
         scores += bias
-    weights = scores.softmax(-1).to(values.dtype).view(*grouped.shape[:3], -1)
+    weights = _weigh(scores, rule.sinks).to(values.dtype).view(*grouped.shape[:3], -1)
     out = (weights @ values.transpose(1, 2)).view(num_seqs, num_heads, num_rows, head_dim)
     return out.transpose(1, 2)
+
+
+def _weigh(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """What each key gets of the weights, a sink's part left out. Shapes: [S, H, R, N]."""
+    if sinks is None:
+        return scores.softmax(-1)
+    column = sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.cat((scores, column), -1).softmax(-1)[..., :-1].contiguous()
