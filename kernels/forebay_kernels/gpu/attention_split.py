@@ -92,18 +92,18 @@ def find_tiles(
     window,
     num_splits,
     least_keys,
-    TILE: tl.constexpr,
+    tile_keys,
 ):
     """The first tile of keys that a sequence's last token sees, the one behind its last, and how
     many tiles each of its parts has."""
-    first = tl.maximum(seq_len - window, 0) // TILE
-    end = tl.cdiv(seq_len, TILE)
-    tiles = tl.maximum(tl.cdiv(end - first, num_splits), tl.cdiv(least_keys, TILE))
+    first = tl.maximum(seq_len - window, 0) // tile_keys
+    end = tl.cdiv(seq_len, tile_keys)
+    tiles = tl.maximum(tl.cdiv(end - first, num_splits), tl.cdiv(least_keys, tile_keys))
     return first, end, tiles
 
 
 @triton.jit(
-    do_not_specialize=["window", "num_splits", "least_keys"],
+    do_not_specialize=["window", "num_splits", "least_keys", "tile_keys"],
     do_not_specialize_on_alignment=UNALIGNED,
 )
 def attention_reduce(
@@ -116,9 +116,9 @@ def attention_reduce(
     window,
     num_splits,  # N
     least_keys,
+    tile_keys,  # the TILE of the kernel that left the parts
     HEAD_DIM: tl.constexpr,
     WIDTH: tl.constexpr,
-    TILE: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
     """Put one head of one sequence together from its parts, where it has more than one."""
@@ -126,7 +126,7 @@ def attention_reduce(
     row = tl.load(query_starts_ptr + sequence)
     seq_len = tl.load(seq_lens_ptr + sequence)
     has_one_row = tl.load(query_starts_ptr + sequence + 1) - row == 1
-    first, end, tiles = find_tiles(seq_len, window, num_splits, least_keys, TILE)
+    first, end, tiles = find_tiles(seq_len, window, num_splits, least_keys, tile_keys)
     num_parts = tl.cdiv(end - first, tiles)
     if has_one_row and num_parts > 1:
         columns = tl.arange(0, WIDTH)
@@ -170,6 +170,7 @@ def reduce_parts(
         total_ptr=parts.total,
         num_splits=splits.num,
         least_keys=splits.least_keys,
+        tile_keys=form.choose(TABLE).tiles["TILE"],
         **{name: shared[name] for name in names},
         **_constants(form),
         num_warps=_LAUNCH.num_warps,
@@ -190,7 +191,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
             "out_ptr": f"*{form.dtype}",
             **dict.fromkeys(pointers, "*fp32"),
             **dict.fromkeys(("query_starts_ptr", "seq_lens_ptr"), "*i32"),
-            **dict.fromkeys(("window", "num_splits", "least_keys"), "i32"),
+            **dict.fromkeys(("window", "num_splits", "least_keys", "tile_keys"), "i32"),
         },
         _constants(form),
         _LAUNCH,
@@ -202,6 +203,5 @@ def _constants(form: AttentionForm) -> dict[str, int]:
     return {
         "HEAD_DIM": form.head_dim,
         "WIDTH": padded(form.head_dim),
-        "TILE": form.choose(TABLE).tiles["TILE"],
         **_LAUNCH.tiles,
     }
