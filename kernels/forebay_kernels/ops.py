@@ -9,8 +9,8 @@ from torch import Tensor
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
 from forebay_kernels.experts import Experts, group_experts
-from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
+from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.linear import Linear
 from forebay_kernels.portable import attention, elementwise, kv_write, residual
