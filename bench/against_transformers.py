@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forebay_runtime.threads import usable_cpus, wait_passively
+from forebay_runtime.start.threads import usable_cpus, wait_passively
 
 wait_passively()
 

@@ -13,10 +13,10 @@ import time
 from statistics import median
 
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.runner.step_inputs import describe_step
 from forebay_runtime.scheduling.batch import Batch, Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.step_inputs import describe_step
 from forebay_runtime.step_result import Sampled
 
 _BLOCK_SIZE = 16

@@ -19,20 +19,31 @@ from forebay_budget.terms import (
     cpu_attention_token_bytes,
     kv_token_bytes,
 )
-from forebay_runtime import warmup
-from forebay_runtime.capacity import (
+from forebay_runtime.config import EngineConfig
+from forebay_runtime.engine import Engine, Warmth, Widths
+from forebay_runtime.loading.description import Description, describe_model
+from forebay_runtime.models.decoder import Decoder
+from forebay_runtime.models.placement import Placement
+from forebay_runtime.models.topology import Topology
+from forebay_runtime.parallel.ensemble import Ensemble
+from forebay_runtime.parallel.followers import Followers, start_followers
+from forebay_runtime.runner.model_runner import ModelRunner
+from forebay_runtime.sampling.sampler import Sampler
+from forebay_runtime.scheduling.admission import Rules
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.scheduling.blocks import BlockPool
+from forebay_runtime.scheduling.scheduler import Scheduler
+from forebay_runtime.start import warmup
+from forebay_runtime.start.capacity import (
     BlockShape,
     choose_limits,
     choose_num_blocks,
     fit_limits,
 )
-from forebay_runtime.config import EngineConfig
-from forebay_runtime.engine import Engine, Warmth, Widths
-from forebay_runtime.gpu_room import allowed_bytes, explain_excess
-from forebay_runtime.host_memory import memory_limit
-from forebay_runtime.kernel_start import compile_kernels
-from forebay_runtime.loading.description import Description, describe_model
-from forebay_runtime.memory import (
+from forebay_runtime.start.gpu_room import allowed_bytes, explain_excess
+from forebay_runtime.start.host_memory import memory_limit
+from forebay_runtime.start.kernel_preparation import compile_kernels
+from forebay_runtime.start.memory import (
     Measurement,
     Meter,
     compare_terms,
@@ -41,27 +52,16 @@ from forebay_runtime.memory import (
     plan_terms,
     split_overhead,
 )
-from forebay_runtime.models.decoder import Decoder
-from forebay_runtime.models.placement import Placement
-from forebay_runtime.parallel.ensemble import Ensemble
-from forebay_runtime.parallel.followers import Followers, start_followers
-from forebay_runtime.parallel.refusals import check_topology
-from forebay_runtime.parallel.topology import Topology
-from forebay_runtime.placement_choice import choose_placement
-from forebay_runtime.rank_assembly import (
+from forebay_runtime.start.phases import Phase, Start
+from forebay_runtime.start.placement_choice import choose_placement
+from forebay_runtime.start.rank_assembly import (
     build_runner,
     choose_stage,
     count_room,
     load_model,
     set_threads,
 )
-from forebay_runtime.runner import ModelRunner
-from forebay_runtime.sampling.sampler import Sampler
-from forebay_runtime.scheduling.admission import Rules
-from forebay_runtime.scheduling.batch import Limits
-from forebay_runtime.scheduling.blocks import BlockPool
-from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.start_phases import Phase, Start
+from forebay_runtime.start.refusals import check_topology
 
 logger = logging.getLogger(__name__)
 

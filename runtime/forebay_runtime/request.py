@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, NamedTuple, Protocol
 
-from forebay_runtime.scheduling.prefix import Prefix
+from forebay_runtime.prefix import Prefix
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 

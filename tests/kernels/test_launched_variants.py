@@ -11,7 +11,7 @@ from forebay_kernels.gpu.architecture import SM_90
 from forebay_kernels.gpu.inventory import identity, variants_of
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.kernel_shape import Serving, kernel_shapes
+from forebay_runtime.start.kernel_shape import Serving, kernel_shapes
 from recorded_launches import recorded_launches
 from tiny_model import save_tiny
 

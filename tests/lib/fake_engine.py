@@ -15,8 +15,8 @@ from tokenizers.models import BPE
 
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.request import FinishReason, Load, Output, Request, TokenLogprobs
-from forebay_runtime.tokenizer import SpecialTokens
-from forebay_runtime.tokenizer import Tokenizer as ForebayTokenizer
+from forebay_runtime.text.tokenizer import SpecialTokens
+from forebay_runtime.text.tokenizer import Tokenizer as ForebayTokenizer
 
 BOOM, HANG, REFUSE, END = "<|boom|>", "<|hang|>", "<|refuse|>", "<|im_end|>"
 SPECIALS = ("<|im_start|>", END, BOOM, HANG, REFUSE)

@@ -10,9 +10,9 @@ import torch
 
 from forebay_kernels.gpu.compilation_count import watch_compilations
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.start.kernel_preparation import compile_kernels
 from unlaunched_kernels import kernels_unlaunched
 
 

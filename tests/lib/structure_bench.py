@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from forebay_runtime.structured import Compiled, StructureCompiler, StructureSpec
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 from structure_walk import Walker
 
 SENTENCEPIECE: dict[str, Any] = {

@@ -8,7 +8,7 @@ from forebay_budget.checkpoint import examine_model
 from forebay_budget.packing import Packing
 from forebay_kernels.gpu.architecture import SM_90
 from forebay_kernels.gpu.model_shape import Mixture, ModelShape, Weights
-from forebay_runtime.kernel_shape import Serving, kernel_shapes
+from forebay_runtime.start.kernel_shape import Serving, kernel_shapes
 from tiny_model import save_tiny
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from forebay_runtime.tokenizer import TokenizerError, read_json
+from forebay_runtime.text.tokenizer import TokenizerError, read_json
 
 Sources = Mapping[str, str]
 """Templates by name; "default" among them wherever there is any."""

@@ -12,9 +12,9 @@ from forebay_runtime.models.link import Link
 from forebay_runtime.models.product import Product
 from forebay_runtime.models.projection import Projection
 from forebay_runtime.models.residual import Residual
+from forebay_runtime.models.row_padding import padded_size
 from forebay_runtime.models.shard import Block
 from forebay_runtime.models.weights import WeightReader
-from forebay_runtime.shapes import padded_size
 
 _GATES = {"silu": ops.silu_mul, "gelu_pytorch_tanh": ops.gelu_tanh_mul}
 

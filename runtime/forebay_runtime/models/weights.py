@@ -12,11 +12,10 @@ from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
 from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 from forebay_runtime.loading.cut import ALL, Cut
-from forebay_runtime.loading.quantised.formats import MatrixFormats
-from forebay_runtime.loading.quantised.product import build_product
 from forebay_runtime.models.link import ALONE, Link
+from forebay_runtime.models.matrix_formats import MatrixFormats
 from forebay_runtime.models.placement import Placement
-from forebay_runtime.models.product import Product
+from forebay_runtime.models.product import Product, build_product
 from forebay_runtime.models.shard import Block
 
 

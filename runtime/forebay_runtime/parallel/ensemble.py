@@ -14,6 +14,7 @@ import torch
 from forebay_budget.terms import Terms
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.models.link import ALONE, Link
+from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.followers import Followers
 from forebay_runtime.parallel.leading_runner import LeadingRunner
 from forebay_runtime.parallel.messages import (
@@ -26,8 +27,7 @@ from forebay_runtime.parallel.messages import (
     Prepare,
 )
 from forebay_runtime.parallel.rank_link import RankLink, join_world, leave_world
-from forebay_runtime.parallel.topology import Topology
-from forebay_runtime.runner import ModelRunner
+from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from forebay_runtime.parallel.messages import Answer
 from forebay_runtime.parallel.vitals import Vitals, die_with
-from forebay_runtime.threads import wait_passively
+from forebay_runtime.start.threads import wait_passively
 
 logger = logging.getLogger(__name__)
 

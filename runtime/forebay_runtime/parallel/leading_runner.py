@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from forebay_runtime.models.row_padding import padded_size
 from forebay_runtime.parallel.followers import Followers
 from forebay_runtime.parallel.messages import Capture, Carry, Message, Score, Step
 from forebay_runtime.parallel.rank_link import RankLink
-from forebay_runtime.runner import Computed, ModelRunner
-from forebay_runtime.shapes import padded_size
-from forebay_runtime.step_inputs import StepInputs
+from forebay_runtime.runner.model_runner import Computed, ModelRunner
+from forebay_runtime.runner.step_inputs import StepInputs
 
 
 class LeadingRunner(ModelRunner):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.models.topology import Topology
+from forebay_runtime.runner.step_inputs import StepInputs
 from forebay_runtime.scheduling.batch import Limits
-from forebay_runtime.step_inputs import StepInputs
 
 
 @dataclass(frozen=True)

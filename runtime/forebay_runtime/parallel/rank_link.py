@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 
 from forebay_runtime.models.shard import Shard
-from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.models.topology import Topology
 
 _COLLECTIVE_SECONDS = 600
 """How long one exchange may take: far longer than `watch` takes to find a rank that hangs."""

@@ -9,9 +9,7 @@ import torch
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.description import describe_model
-from forebay_runtime.memory import Measurement, Meter, open_device
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.parallel.messages import (
     Answer,
@@ -28,15 +26,17 @@ from forebay_runtime.parallel.messages import (
     Step,
 )
 from forebay_runtime.parallel.rank_link import RankLink, join_world
-from forebay_runtime.placement_choice import choose_placement
-from forebay_runtime.rank_assembly import (
+from forebay_runtime.runner.model_runner import ModelRunner
+from forebay_runtime.start.kernel_preparation import compile_kernels
+from forebay_runtime.start.memory import Measurement, Meter, open_device
+from forebay_runtime.start.placement_choice import choose_placement
+from forebay_runtime.start.rank_assembly import (
     build_runner,
     choose_stage,
     count_room,
     load_model,
     set_threads,
 )
-from forebay_runtime.runner import ModelRunner
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forebay_runtime.parsing.reasoning import BEGIN, ReasoningSplitter, choose_start
 from forebay_runtime.request import Constraint
-from forebay_runtime.token_mask import build_mask, has_token, unite
+from forebay_runtime.structured.token_mask import build_mask, has_token, unite
 
 
 @dataclass(frozen=True)

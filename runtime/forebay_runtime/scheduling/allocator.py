@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
+from forebay_runtime.prefix import Prefix, PrefixTree
 from forebay_runtime.request import Request
 from forebay_runtime.scheduling.blocks import BlockPool, IntegrityError, num_blocks_in_window
-from forebay_runtime.scheduling.prefix import Prefix, PrefixTree
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-from forebay_runtime.scheduling.prefix import Prefix
+from forebay_runtime.prefix import Prefix
 
 
 def num_blocks_in_window(window: int, num_step_tokens: int, block_size: int) -> int:

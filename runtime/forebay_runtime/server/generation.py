@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forebay_runtime.detokenizer import Detokenizer, TextRules
 from forebay_runtime.request import Output, Request, TokenLogprobs
 from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import ApiError, RequestTimedOut
 from forebay_runtime.server.metrics.request_record import RequestRecord
 from forebay_runtime.server.queue_gate import QueueGate
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.detokenizer import Detokenizer, TextRules
+from forebay_runtime.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

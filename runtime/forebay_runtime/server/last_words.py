@@ -9,7 +9,7 @@ from pathlib import Path
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import StartError
 from forebay_runtime.parallel.rank_loss import RankLost
-from forebay_runtime.tokenizer import TokenizerError
+from forebay_runtime.text.tokenizer import TokenizerError
 
 _MAX_CHARS = 1024
 _FOR_PEOPLE = (StartError, ModelError, TokenizerError, RankLost)

@@ -13,13 +13,13 @@ from forebay_budget.gguf import read_gguf_header
 from forebay_budget.locate import is_gguf, locate_model
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.loading.hub import download_model
 from forebay_runtime.parallel.followers import OnLoss, start_followers
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model
-from forebay_runtime.threads import wait_passively
-from forebay_runtime.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
+from forebay_runtime.start.threads import wait_passively
+from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 
 
 def load_model(

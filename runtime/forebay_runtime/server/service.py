@@ -33,7 +33,7 @@ from forebay_runtime.server.metrics.server_metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.structured import StructureCompiler
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 

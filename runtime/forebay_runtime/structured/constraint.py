@@ -16,8 +16,8 @@ from forebay_runtime.structured.limits import (
     MAX_TOKEN_CPU_SECONDS,
     MAX_WALK_CPU_SECONDS,
 )
+from forebay_runtime.structured.token_mask import build_mask, has_token, subtract
 from forebay_runtime.structured.vocabulary import Vocabulary
-from forebay_runtime.token_mask import build_mask, has_token, subtract
 
 
 class TokenConstraint:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from forebay_runtime.capacity import (
+from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.start.capacity import (
     BlockShape,
     choose_limits,
     choose_num_blocks,
     fit_limits,
 )
-from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.scheduling.batch import Limits
 
 SHAPE = BlockShape(num_tokens=16, num_bytes=1_000)
 WINDOWED = BlockShape(num_tokens=16, num_bytes=1_000, window=64)

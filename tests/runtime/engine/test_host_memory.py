@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from forebay_runtime import host_memory
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.host_memory import read_memory_limit
+from forebay_runtime.start import host_memory
+from forebay_runtime.start.host_memory import read_memory_limit
 from tiny_model import save_tiny
 
 ALL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

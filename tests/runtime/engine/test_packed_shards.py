@@ -9,8 +9,8 @@ import torch
 
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import describe_model
-from forebay_runtime.loading.quantised.formats import MatrixFormats
 from forebay_runtime.models.link import Alone
+from forebay_runtime.models.matrix_formats import MatrixFormats
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.models.shard import Block, Shard
 from forebay_runtime.models.weights import WeightReader

@@ -1,6 +1,7 @@
 """Rows are padded to few sizes, and what warm-up did not meet is counted."""
 
-from forebay_runtime.shapes import ShapeLog, padded_size, padded_sizes
+from forebay_runtime.models.row_padding import padded_size, padded_sizes
+from forebay_runtime.runner.shape_log import ShapeLog
 
 
 def test_sizes_are_exact_up_to_eight_and_then_four_an_octave() -> None:

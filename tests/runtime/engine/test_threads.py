@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_runtime import threads
+from forebay_runtime.start import threads
 
 
 @pytest.mark.parametrize(

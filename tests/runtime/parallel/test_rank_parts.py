@@ -7,9 +7,9 @@ import pytest
 
 from forebay_runtime.config import StartError
 from forebay_runtime.models.shard import Shard
+from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.rank_loss import count_memory_kills, describe_exit
-from forebay_runtime.parallel.refusals import check_gpus
-from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.start.refusals import check_gpus
 
 
 def test_shards_cover_a_total_once_each() -> None:

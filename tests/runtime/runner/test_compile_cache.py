@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_runtime.compile_cache import CacheKey, use_compile_cache
+from forebay_runtime.start.compile_cache import CacheKey, use_compile_cache
 
 _KEY = CacheKey("NVIDIA H200 sm_90", {"torch": "2.11.0+cu130", "triton": "3.6.0"}, "heads=32")
 

@@ -5,10 +5,10 @@ from array import array
 import pytest
 import torch
 
-from forebay_runtime.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.runner.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
+from forebay_runtime.runner.step_inputs import StepInputs, describe_step
 from forebay_runtime.scheduling.batch import Batch, Chunk
-from forebay_runtime.step_inputs import StepInputs, describe_step
 
 _MOST = PaddedSizes(num_tokens=24, num_seqs=7, num_sampled=8)
 

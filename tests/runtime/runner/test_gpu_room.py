@@ -2,7 +2,7 @@
 
 import pytest
 
-from forebay_runtime.gpu_room import (
+from forebay_runtime.start.gpu_room import (
     CACHE_SLACK_BYTES,
     allowed_bytes,
     cache_room_bytes,

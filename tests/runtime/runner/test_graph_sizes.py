@@ -2,7 +2,7 @@
 
 import pytest
 
-from forebay_runtime.graph_sizes import graph_sizes, size_for
+from forebay_runtime.runner.graph_sizes import graph_sizes, size_for
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from forebay_kernels.gpu.compilation_count import CompilationCount, watch_compil
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
-from forebay_runtime.kernel_start import compile_kernels
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.start.kernel_preparation import compile_kernels
 from tiny_model import save_tiny
 from unlaunched_kernels import forget_kernels, kernels_unlaunched
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from forebay_runtime.start_phases import Phase, Start
+from forebay_runtime.start.phases import Phase, Start
 
 GIB = 1024**3
 

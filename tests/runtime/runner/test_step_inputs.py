@@ -6,8 +6,8 @@ from array import array
 import pytest
 
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.runner.step_inputs import StepInputs, describe_step
 from forebay_runtime.scheduling.batch import Batch, Chunk
-from forebay_runtime.step_inputs import StepInputs, describe_step
 
 
 def _chunk(name: str, prompt: list[int], start: int, num_tokens: int, blocks: list[int]) -> Chunk:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from forebay_runtime.prefix import Prefix, PrefixTree
 from forebay_runtime.scheduling.blocks import BlockPool, IntegrityError
-from forebay_runtime.scheduling.prefix import Prefix, PrefixTree
 
 
 def prefixes(number: int, salt: str = "") -> list[Prefix]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from forebay_runtime.runner.step_inputs import describe_step
 from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.step_inputs import describe_step
 from forebay_runtime.step_result import Sampled
 
 SCRIPT = Path(__file__).resolve().parents[3] / "bench/host_step.py"

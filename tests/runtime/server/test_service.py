@@ -21,7 +21,7 @@ from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model, Service
 from forebay_runtime.structured import StructureSpec
-from forebay_runtime.tokenizer import TokenizerError
+from forebay_runtime.text.tokenizer import TokenizerError
 from smollm2 import smollm2_path
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from fake_engine import VOCAB_SIZE, build_byte_tokenizer
 from forebay_budget.gguf import read_gguf_header
-from forebay_runtime.gguf_tokenizer import build_gguf_tokenizer
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 from smollm2 import smollm2_path
 from structure_bench import SENTENCEPIECE, Workbench, build_workbench
 

@@ -13,7 +13,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Constraint, Output, Request, SamplingParams
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 from smollm2 import smollm2_path
 from structure_bench import Workbench
 from tiny_model import save_tiny

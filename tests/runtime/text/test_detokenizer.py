@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_runtime.detokenizer import Detokenizer, StopStrings, TextRules
+from forebay_runtime.text.detokenizer import Detokenizer, StopStrings, TextRules
 
 
 def spell_byte(token_id: int, keeps_special: bool) -> bytes:

@@ -18,7 +18,7 @@ from forebay_runtime.server.api.sampling import Scores
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
 from forebay_runtime.server.generation import Piece, Token
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from forebay_runtime.server.api.structure import choose_form, compile_form
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
 from forebay_runtime.server.generation import Piece, Token
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 
 
 async def create_completion(context: Context, request: Request) -> Response:

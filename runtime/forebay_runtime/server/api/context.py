@@ -33,7 +33,7 @@ from forebay_runtime.server.api.request_ids import read_request_id
 from forebay_runtime.server.errors import WrongMediaType
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Service
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 

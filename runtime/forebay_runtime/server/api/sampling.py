@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forebay_runtime.detokenizer import TextRules
 from forebay_runtime.request import Constraint, Request, SamplingParams
 from forebay_runtime.server.api.bodies.fields import MAX_CHOICES
 from forebay_runtime.server.api.bodies.generation import PromptBody, SamplingBody
@@ -16,7 +15,8 @@ from forebay_runtime.server.api.limits import TokenLimit, check_prompt, check_to
 from forebay_runtime.server.api.prompts import LONG_TEXT_CHARS, Prompt
 from forebay_runtime.server.errors import BadRequest
 from forebay_runtime.server.generation import Telling
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.detokenizer import TextRules
+from forebay_runtime.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

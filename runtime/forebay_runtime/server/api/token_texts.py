@@ -7,7 +7,7 @@ from typing import Any
 
 from forebay_runtime.request import TokenLogprobs
 from forebay_runtime.server.generation import Token
-from forebay_runtime.tokenizer import Tokenizer
+from forebay_runtime.text.tokenizer import Tokenizer
 
 LEAST_LOGPROB = -9999.0
 """JSON has no minus infinity; this is what OpenAI and vLLM say instead."""

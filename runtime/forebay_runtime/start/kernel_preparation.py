@@ -11,11 +11,11 @@ import torch
 from forebay_kernels.choice import is_interpreted, uses_triton
 from forebay_kernels.gpu.architecture import architecture_of
 from forebay_kernels.gpu.model_shape import KvKind, ModelShape
-from forebay_runtime.compile_cache import CacheKey, use_compile_cache, use_passing_cache
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.kernel_shape import Serving, kernel_shapes
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.start.compile_cache import CacheKey, use_compile_cache, use_passing_cache
+from forebay_runtime.start.kernel_shape import Serving, kernel_shapes
 
 logger = logging.getLogger(__name__)
 

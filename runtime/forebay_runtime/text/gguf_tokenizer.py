@@ -15,8 +15,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE
 
 from forebay_runtime.loading.end_tokens import gguf_end_tokens
-from forebay_runtime.pretokenizer import IGNORES_MERGES, build_pretokenizer, known_pretokenizers
-from forebay_runtime.tokenizer import SpecialTokens, Tokenizer, TokenizerError
+from forebay_runtime.text.pretokenizer import (
+    IGNORES_MERGES,
+    build_pretokenizer,
+    known_pretokenizers,
+)
+from forebay_runtime.text.tokenizer import SpecialTokens, Tokenizer, TokenizerError
 
 _UNKNOWN, _CONTROL, _USER_DEFINED, _NORMAL = 2, 3, 4, 1  # tokenizer.ggml.token_type
 _ID_KEYS = {

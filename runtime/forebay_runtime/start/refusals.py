@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from forebay_budget.inspection import ModelConfig
 from forebay_budget.terms import admissible_tensor_parallel_sizes
 from forebay_runtime.config import StartError
-from forebay_runtime.parallel.topology import Topology
+from forebay_runtime.models.topology import Topology
 
 
 def check_topology(topology: Topology, sizes: ModelConfig, quantization: str) -> None:

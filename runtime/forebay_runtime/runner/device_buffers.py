@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from forebay_runtime.step_inputs import StepInputs
+from forebay_runtime.runner.step_inputs import StepInputs
 
 _ALIGNMENT = 16
 """Bytes; kernels read whole vectors from where each input begins."""

@@ -18,23 +18,23 @@ from forebay_budget.terms import (
     kv_token_bytes,
 )
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.decode_graphs import CudaRecorder
-from forebay_runtime.gpu_room import allowed_bytes, cache_room_bytes
-from forebay_runtime.host_memory import check_room
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description
-from forebay_runtime.memory import (
-    Meter,
-    explain_out_of_memory,
-)
 from forebay_runtime.models.decoder import Decoder, DecoderConfig
 from forebay_runtime.models.link import Link
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.models.shard import Stage
-from forebay_runtime.parallel.topology import Topology
-from forebay_runtime.runner import ModelRunner
+from forebay_runtime.models.topology import Topology
+from forebay_runtime.runner.decode_graphs import CudaRecorder
+from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
-from forebay_runtime.threads import usable_cpus
+from forebay_runtime.start.gpu_room import allowed_bytes, cache_room_bytes
+from forebay_runtime.start.host_memory import check_room
+from forebay_runtime.start.memory import (
+    Meter,
+    explain_out_of_memory,
+)
+from forebay_runtime.start.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
 

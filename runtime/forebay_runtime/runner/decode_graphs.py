@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from forebay_runtime.graph_sizes import graph_sizes, size_for
+from forebay_runtime.runner.graph_sizes import graph_sizes, size_for
 
 
 class Recorder(Protocol):

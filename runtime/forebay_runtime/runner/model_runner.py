@@ -15,14 +15,15 @@ from torch import Tensor
 
 from forebay_kernels import ops
 from forebay_kernels.choice import uses_triton
-from forebay_runtime.decode_graphs import DecodeGraphs, Recorder
-from forebay_runtime.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
-from forebay_runtime.finiteness import BrokenRequests, is_finite
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.kv_cache import KvCache
+from forebay_runtime.models.row_padding import padded_size
+from forebay_runtime.runner.decode_graphs import DecodeGraphs, Recorder
+from forebay_runtime.runner.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
+from forebay_runtime.runner.finiteness import BrokenRequests, is_finite
+from forebay_runtime.runner.shape_log import ShapeLog
+from forebay_runtime.runner.step_inputs import NO_STEP, StepInputs, describe_step
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
-from forebay_runtime.shapes import ShapeLog, padded_size
-from forebay_runtime.step_inputs import NO_STEP, StepInputs, describe_step
 from forebay_runtime.step_result import PromptStates, StepResult
 
 _SCORED_BYTES = 32 * 1024**2

@@ -32,10 +32,10 @@ from forebay_budget.terms import (
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
-from forebay_runtime.parallel.topology import Topology
-from forebay_runtime.runner import ModelRunner
+from forebay_runtime.models.topology import Topology
+from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
-from forebay_runtime.start_phases import Phase, Start
+from forebay_runtime.start.phases import Phase, Start
 
 logger = logging.getLogger(__name__)
 

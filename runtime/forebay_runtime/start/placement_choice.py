@@ -10,7 +10,7 @@ from forebay_budget.terms import DTYPE_BYTES
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
-from forebay_runtime.parallel.refusals import check_gpus
+from forebay_runtime.start.refusals import check_gpus
 
 _FLAGS = {"quantization": "--quantization", "kv_cache_dtype": "--kv-cache-dtype"}
 

@@ -13,7 +13,7 @@ from forebay_budget.rounding import choose_group_size, has_zeros, rounds_part
 from forebay_kernels.quant_matrix import QuantMatrix, quantise
 from forebay_runtime.loading.checkpoint import Checkpoint, PackedCheckpoint, read_tensor
 from forebay_runtime.loading.cut import Cut
-from forebay_runtime.loading.quantised.packed import PackedSource
+from forebay_runtime.loading.packed_matrices import PackedSource
 from forebay_runtime.models.placement import Placement
 
 Format = Literal["plain", "packed", "rounded"]

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from forebay_runtime.config import StartError
+from forebay_runtime.models.row_padding import padded_sizes
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.runner import ModelRunner
+from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
-from forebay_runtime.shapes import padded_sizes
 
 _SAMPLING = (
     SamplingParams(max_tokens=1, temperature=0),
