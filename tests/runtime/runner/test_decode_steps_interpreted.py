@@ -10,9 +10,9 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.runner import ModelRunner
+from forebay_runtime.runner.model_runner import ModelRunner
+from forebay_runtime.runner.step_inputs import StepInputs, describe_step
 from forebay_runtime.scheduling.batch import Batch, Chunk
-from forebay_runtime.step_inputs import StepInputs, describe_step
 from launch_tape import LaunchTape, host_reads_forbidden
 from tiny_model import save_tiny
 
