@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ _CASES = (
 def measure(run: Run) -> Iterator[Figure]:
     """Batches of several sizes over a cache of the same size."""
     for case in _CASES:
+        if run.is_tiny:
+            case = replace(case, num_seqs=min(case.num_seqs, 2))
         num_bytes, seconds = _time(run, case)
         rate = num_bytes / seconds / 1e9
         cache = "" if case.kind == "plain" else f" in {case.kind}"
@@ -64,14 +66,16 @@ def _time(run: Run, case: _Case) -> tuple[int, float]:
     blocks_each = -(-run.sizes.kv_bytes // (token_bytes * BLOCK_SIZE * case.num_seqs))
     num_blocks = case.num_seqs * blocks_each
     shape = (num_blocks, BLOCK_SIZE, kv_heads, head_dim)
-    layers = new_kv_layers(NUM_LAYERS, shape, case.kind, run.dtype, run.device)
+    layers = new_kv_layers(
+        1 if run.is_tiny else NUM_LAYERS, shape, case.kind, run.dtype, run.device
+    )
     for layer in layers:
         _fill(layer)
     tables = torch.randperm(num_blocks, device=run.device).int().view(case.num_seqs, blocks_each)
     ones, seq_len = (1,) * case.num_seqs, blocks_each * BLOCK_SIZE
     slots = tables[:, -1].long() * BLOCK_SIZE + BLOCK_SIZE - 1
     ragged = ops.Ragged.of(ones, (seq_len,) * case.num_seqs, tables, slots)
-    plan = ops.AttentionPlan(ragged, BLOCK_SIZE, run.dtype)
+    plan = ops.plan_attention(ragged, BLOCK_SIZE, run.dtype)
     q = torch.randn(case.num_seqs, heads, head_dim, device=run.device, dtype=run.dtype)
     calls = [_call(q, layer, plan) for layer in layers]
     return layers[0].num_bytes, seconds_of(calls, run.device, run.sizes.repeats)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor
 
-from forebay_kernels import ops, reference
-from forebay_kernels.kv_layer import KvLayer, new_kv_layers
-from forebay_kernels.quant_matrix import quantise
+from gpu_parts.cache_checks import cache_checks
+from gpu_parts.draw_checks import draw_checks
 from gpu_parts.figure import Figure
+from gpu_parts.maker import Maker
+from gpu_parts.product_checks import product_checks
+from gpu_parts.row_checks import row_checks
 from gpu_parts.run import Run
 
 _MOST_ERROR = {torch.bfloat16: 2e-2, torch.float32: 2e-3}
 """Of the largest number of a result: bfloat16 keeps eight bits of each, and sums of many differ."""
-_BLOCK_SIZE = 16
-
-Check = Callable[["_Maker"], tuple[Tensor, Tensor]]
 
 
 def measure(run: Run) -> Iterator[Figure]:
     """Each check's error; one that raises, whatever it is, is an error without end."""
-    for name, check in _checks(run):
-        maker = _Maker(run)
+    checks = (row_checks(), cache_checks(is_tiny=run.is_tiny), product_checks(), draw_checks())
+    for name, check in chain(*checks):
         try:
-            got, expected = check(maker)
-            error = _error(got, expected)
+            error = _error(*check(Maker(run)))
         except Exception as problem:
             print(f"note {name}: {type(problem).__name__}: {problem}", flush=True)
             error = float("inf")
@@ -40,177 +37,3 @@ def _error(got: Tensor, expected: Tensor) -> float:
     difference = (got.cpu().float() - expected).abs().max()
     error = float(difference / expected.abs().max().clamp(min=1e-6))
     return error if error == error else float("inf")
-
-
-class _Maker:
-    """Random inputs, the same in each run: on the CPU, whence `there` brings them to the device."""
-
-    def __init__(self, run: Run) -> None:
-        self._random = torch.Generator().manual_seed(0)
-        self.device, self.dtype = run.device, run.dtype
-
-    def normal(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self._random).to(self.dtype)
-
-    def order(self, number: int) -> Tensor:
-        return torch.randperm(number, generator=self._random)
-
-    def there(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, copy=True)
-
-
-def _checks(run: Run) -> Iterator[tuple[str, Check]]:
-    yield "rms_norm", _rms_norm
-    yield "add_rms_norm, the normed", lambda maker: _add_rms_norm(maker, 0)
-    yield "add_rms_norm, the sum", lambda maker: _add_rms_norm(maker, 1)
-    yield "silu_mul", lambda maker: _gate(maker, ops.silu_mul, reference.silu_mul)
-    yield "gelu_tanh_mul", lambda maker: _gate(maker, ops.gelu_tanh_mul, reference.gelu_tanh_mul)
-    yield "embedding", _embedding
-    for case in _KV_CASES[:2] if run.is_tiny else _KV_CASES:
-        yield f"rotate_and_write, queries, {case}", lambda m, c=case: _rotated(m, c, 0)
-        yield f"rotate_and_write, cache, {case}", lambda m, c=case: _rotated(m, c, 1)
-        for lens in ("decode", "prefill", "mixed"):
-            yield f"attention, {lens}, {case}", lambda m, c=case, n=lens: _attention(m, c, n)
-    for bits, group_size, symmetric in ((4, 32, True), (4, 128, False), (8, None, True)):
-        for num_rows in (1, 7, 70):
-            name = f"product by {bits} bits, group {group_size}, {num_rows} rows"
-            yield (
-                name,
-                lambda m, b=bits, g=group_size, s=symmetric, n=num_rows: _product(m, (b, g, s), n),
-            )
-
-
-def _rms_norm(maker: _Maker) -> tuple[Tensor, Tensor]:
-    x, weight = maker.normal(37, 576), maker.normal(576)
-    got = ops.rms_norm(maker.there(x), maker.there(weight), 1e-5)
-    return got, reference.rms_norm(x, weight, 1e-5)
-
-
-def _add_rms_norm(maker: _Maker, which: int) -> tuple[Tensor, Tensor]:
-    x, residual, weight = maker.normal(37, 576), maker.normal(37, 576), maker.normal(576)
-    expected = reference.add_rms_norm(x, residual, weight, 1e-5)[which]
-    got = ops.add_rms_norm(maker.there(x), maker.there(residual), maker.there(weight), 1e-5)
-    return got[which], expected
-
-
-def _gate(
-    maker: _Maker, gate: Callable[[Tensor], Tensor], oracle: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    x = maker.normal(37, 2 * 1536)
-    return gate(maker.there(x)), oracle(x)
-
-
-def _embedding(maker: _Maker) -> tuple[Tensor, Tensor]:
-    token_ids, table = maker.order(99)[:37], maker.normal(99, 576)
-    got = ops.embedding(maker.there(token_ids), maker.there(table))
-    return got, reference.embedding(token_ids, table)
-
-
-@dataclass(frozen=True)
-class _KvCase:
-    """A way in which attention and cache writes differ."""
-
-    head_dim: int
-    num_heads: int
-    num_kv_heads: int
-    kind: str = "plain"
-    window: int | None = None
-    softcap: float | None = None
-    has_norms: bool = False
-
-    def __str__(self) -> str:
-        extras = [self.kind]
-        extras += ["window"] if self.window else []
-        extras += ["softcap"] if self.softcap else []
-        extras += ["norms"] if self.has_norms else []
-        return f"d{self.head_dim} h{self.num_heads}/{self.num_kv_heads} {' '.join(extras)}"
-
-
-_KV_CASES = (
-    _KvCase(64, 9, 3),
-    _KvCase(128, 8, 2, "int8"),
-    _KvCase(128, 8, 2),
-    _KvCase(128, 14, 2),
-    _KvCase(128, 4, 2, has_norms=True),
-    _KvCase(128, 8, 2, "fp8"),
-    _KvCase(128, 8, 2, "int4"),
-    _KvCase(128, 8, 2, window=19),
-    _KvCase(256, 4, 2, window=19, softcap=50.0),
-)
-
-_LENS = {
-    "decode": ((1, 1, 1), (1, 77, 300)),
-    "prefill": ((33, 5, 70), (33, 45, 70)),
-    "mixed": ((1, 1, 40), (50, 3, 61)),
-}
-"""Query lengths, and sequence lengths."""
-
-
-def _rotated(maker: _Maker, case: _KvCase, which: int) -> tuple[Tensor, Tensor]:
-    """The queries, or all that the cache holds afterwards."""
-    num_tokens, num_turned = 21, case.num_heads + case.num_kv_heads
-    qkv = maker.normal(num_tokens, (num_turned + case.num_kv_heads) * case.head_dim)
-    frequencies = 10_000.0 ** -(torch.arange(0, case.head_dim, 2) / case.head_dim)
-    cos, sin = ops.rope_table(frequencies, 64).to(maker.dtype)
-    positions, slots = maker.order(64)[:num_tokens], maker.order(4 * _BLOCK_SIZE)[:num_tokens]
-    weight = maker.normal(num_turned, case.head_dim)
-    results = []
-    for operate, place in (
-        (ops.rotate_and_write, maker.there),
-        (reference.rotate_and_write, _same),
-    ):
-        norms = ops.HeadNorms(place(weight), 1e-6) if case.has_norms else None
-        rotation = ops.Rotation(place(cos), place(sin), place(positions))
-        layer = _new_layer(case, 4, maker.dtype, place(slots).device)
-        queries = operate(place(qkv), norms, rotation, layer, place(slots))
-        results.append((queries, torch.stack(reference.read_kv(layer)))[which])
-    return results[0], results[1]
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor.clone()
-
-
-def _attention(maker: _Maker, case: _KvCase, lens: str) -> tuple[Tensor, Tensor]:
-    query_lens, seq_lens = _LENS[lens]
-    blocks_each = [-(-seq_len // _BLOCK_SIZE) for seq_len in seq_lens]
-    starts = list(accumulate(blocks_each, initial=0))
-    order = maker.order(starts[-1]).int()
-    tables = torch.zeros(len(seq_lens), max(blocks_each), dtype=torch.int32)
-    for index, number in enumerate(blocks_each):
-        tables[index, :number] = order[starts[index] : starts[index] + number]
-    k, v = (
-        maker.normal(starts[-1] * _BLOCK_SIZE, case.num_kv_heads, case.head_dim) for _ in range(2)
-    )
-    layer = _new_layer(case, starts[-1], maker.dtype, torch.device("cpu"))
-    reference.write_kv(k, v, layer, torch.arange(len(k)))
-    q = maker.normal(sum(query_lens), case.num_heads, case.head_dim)
-    rule = ops.AttentionRule(case.window, None, case.softcap)
-    slots = torch.zeros(len(q), dtype=torch.int64)
-    expected = reference.paged_attention(
-        q, layer, ops.Ragged.of(query_lens, seq_lens, tables, slots), rule
-    )
-    ragged = ops.Ragged.of(query_lens, seq_lens, maker.there(tables), maker.there(slots))
-    plan = ops.AttentionPlan(ragged, _BLOCK_SIZE, maker.dtype)
-    return ops.paged_attention(maker.there(q), _there(maker, layer), plan, rule), expected
-
-
-def _new_layer(case: _KvCase, num_blocks: int, dtype: torch.dtype, device: torch.device) -> KvLayer:
-    shape = (num_blocks, _BLOCK_SIZE, case.num_kv_heads, case.head_dim)
-    return new_kv_layers(1, shape, case.kind, dtype, device)[0]
-
-
-def _there(maker: _Maker, layer: KvLayer) -> KvLayer:
-    scales = (layer.k_scale, layer.v_scale)
-    there = [None if scale is None else maker.there(scale) for scale in scales]
-    return KvLayer(maker.there(layer.k), maker.there(layer.v), there[0], there[1], layer.kind)
-
-
-def _product(
-    maker: _Maker, form: tuple[int, int | None, bool], num_rows: int
-) -> tuple[Tensor, Tensor]:
-    bits, group_size, symmetric = form
-    x, weight = maker.normal(num_rows, 512), maker.normal(200, 512)
-    matrix = quantise(weight, bits, group_size, symmetric)
-    got = ops.QuantLinear(matrix.to(maker.device))(maker.there(x))
-    return got, reference.quant_linear(x, matrix)

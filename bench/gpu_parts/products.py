@@ -26,6 +26,7 @@ def measure(run: Run) -> Iterator[Figure]:
         ("int4", 1, 0.6),
         ("int4", 16, None),
         ("int8", 1, None),
+        ("w8a8", 1, None),
     ):
         share, bytes_per_second = _share(run, name, num_rows)
         what = f"{name} weights of Llama-3.1-8B by {num_rows} row{'s' * (num_rows > 1)}"
@@ -47,9 +48,11 @@ def _share(run: Run, name: str, num_rows: int) -> tuple[float, float]:
     return num_bytes / seconds / (run.known[COPY] * 1e9), num_bytes / seconds
 
 
-def _build(name: str, weight: Tensor) -> ops.Linear | ops.QuantLinear:
+def _build(name: str, weight: Tensor) -> ops.Linear | ops.QuantLinear | ops.Int8Linear:
     if name == "bf16":
         return ops.Linear(weight)
+    if name == "w8a8":
+        return ops.Int8Linear(quantise(weight, 8, None, symmetric=True))
     bits, group_size = {"int4": (4, 32 if weight.shape[1] < 128 else 128), "int8": (8, None)}[name]
     return ops.QuantLinear(quantise(weight, bits, group_size, symmetric=bits == 8))
 

@@ -27,7 +27,7 @@ class Sizes:
 
 
 FULL = Sizes(4 * 2**30, 2**30, 8192, 8192, (1, 8, 64), 128, 8, 20)
-TINY = Sizes(2**16, 2**13, 64, 6, (1, 2), 3, 1, 1)
+TINY = Sizes(2**16, 2**12, 64, 6, (1, 2), 3, 1, 1)
 
 
 @dataclass(frozen=True)
