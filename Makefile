@@ -49,7 +49,7 @@ bench-operator: $(VENV)/made kube ## what the operator costs with 1,000 services
 	$(BIN)/python bench/operator_scale.py
 
 kernels-report: $(VENV)/made ## what each GPU kernel takes, for every architecture, without a GPU
-	TRITON_DEFAULT_FP_FUSION=1 $(BIN)/python -m forebay_kernels.gpu.report docs/kernels-report.md
+	$(BIN)/python -m forebay_kernels.gpu.compiling.report docs/kernels-report.md
 
 model: python ## fetch the real model of the tests and the demo
 	@$(PYTHON) e2e/lib/model.py

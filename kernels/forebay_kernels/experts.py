@@ -14,7 +14,7 @@ from forebay_kernels.quant_linear import QuantLinear
 from forebay_kernels.quant_matrix import QuantMatrix
 
 if TYPE_CHECKING:
-    from forebay_kernels.gpu.moe_gemm import ExpertWeights
+    from forebay_kernels.gpu.products.moe_gemm import ExpertWeights
 
 
 class Experts:
@@ -35,7 +35,7 @@ class Experts:
 
         Shapes: x, out [T, h]; weights, experts [T, C], as choose_experts gives them.
         """
-        from forebay_kernels.gpu.moe_gemm import experts_product
+        from forebay_kernels.gpu.products.moe_gemm import experts_product
 
         refuse_interpreted(x.dtype)
         return experts_product(x, self._gate_up, self._down, (experts, weights), self._gate)
@@ -52,7 +52,7 @@ def group_experts(
     matrices = [_matrices(gate_ups), _matrices(downs)]
     if not all(matrices) or not uses_triton(_device(matrices[0][0])):
         return None
-    from forebay_kernels.gpu.moe_gemm import ExpertWeights
+    from forebay_kernels.gpu.products.moe_gemm import ExpertWeights
 
     gate_up, down = (ExpertWeights.of(each) for each in matrices)
     return Experts(gate_up, down, gate)

@@ -46,7 +46,7 @@ class Int8Linear:
 
     def _multiply(self, x: Tensor, residual: Tensor | None) -> Tensor:
         if uses_triton(x.device):
-            from forebay_kernels.gpu import gemm_w8a8
+            from forebay_kernels.gpu.products import gemm_w8a8
 
             refuse_interpreted(x.dtype)
             return gemm_w8a8.int8_linear(x, self._matrix, self._bias, self._join_largest, residual)

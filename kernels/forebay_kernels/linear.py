@@ -24,7 +24,7 @@ class Linear(portable.Linear):
         return is_on() and uses_triton(x.device)
 
     def _fixed(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        from forebay_kernels.gpu.gemm_dense import linear
+        from forebay_kernels.gpu.products.gemm_dense import linear
 
         refuse_interpreted(x.dtype)
         return linear(x, self.weight, self.bias, residual)

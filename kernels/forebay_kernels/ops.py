@@ -9,7 +9,7 @@ from torch import Tensor
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.choice import by_device, uses_triton
 from forebay_kernels.experts import Experts, group_experts
-from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
 from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.linear import Linear
@@ -61,7 +61,9 @@ def paged_attention(
     Rows that are no sequence's give zeros. Shapes: q, out [T, H, D].
     """
     if isinstance(plan, DeviceAttentionPlan):
-        from forebay_kernels.gpu.attention import paged_attention as attend_by_triton
+        from forebay_kernels.gpu.attention.paged_attention import (
+            paged_attention as attend_by_triton,
+        )
 
         return attend_by_triton(q, layer, plan, rule)
     attend = _attend_one_by_one if is_on() else attention.paged_attention

@@ -30,7 +30,7 @@ class QuantLinear:
 
     def _multiply(self, x: Tensor, residual: Tensor | None) -> Tensor:
         if uses_triton(x.device):
-            from forebay_kernels.gpu.gemm_quant import quant_linear
+            from forebay_kernels.gpu.products.gemm_quant import quant_linear
 
             refuse_interpreted(x.dtype)
             return quant_linear(x, self.matrix, self.bias, residual)

@@ -10,9 +10,9 @@ pytest.importorskip("triton")
 from bad_kernels import product_variant
 from compilation_cover import choose_cover
 from forebay_kernels.gpu.architecture import KIB, SHIPPED, SM_80, SM_90
-from forebay_kernels.gpu.compilation import compile_variant, faults
-from forebay_kernels.gpu.inventory import shipped
-from forebay_kernels.gpu.parallel_compilation import Job, compile_jobs
+from forebay_kernels.gpu.compiling.compilation import compile_variant, faults
+from forebay_kernels.gpu.compiling.inventory import shipped
+from forebay_kernels.gpu.compiling.parallel_compilation import Job, compile_jobs
 from forebay_kernels.gpu.variant import Launch
 
 GOOD = Launch({"M": 64, "N": 64, "K": 64}, num_stages=3, shared_bytes=49 * KIB)

@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("triton")
 
 from forebay_kernels.gpu.architecture import SHIPPED, SM_90
-from forebay_kernels.gpu.inventory import identity, shipped, variants_of
-from forebay_kernels.gpu.shipped_shapes import llama_3_1_8b
+from forebay_kernels.gpu.compiling.inventory import identity, shipped, variants_of
+from forebay_kernels.gpu.compiling.shipped_shapes import llama_3_1_8b
 
 MOST_COMPILATIONS = 150
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("triton")
 
 from forebay_kernels.gpu.architecture import H100, H200
-from forebay_kernels.gpu.report import roofline_seconds
+from forebay_kernels.gpu.compiling.report import roofline_seconds
 from forebay_kernels.gpu.variant import Launch, Variant
 
 

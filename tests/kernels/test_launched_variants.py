@@ -8,7 +8,7 @@ pytest.importorskip("triton")
 
 from forebay_budget.checkpoint import examine_model
 from forebay_kernels.gpu.architecture import SM_90
-from forebay_kernels.gpu.inventory import identity, variants_of
+from forebay_kernels.gpu.compiling.inventory import identity, variants_of
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.start.kernel_shape import Serving, kernel_shapes

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from forebay_kernels.gpu.architecture import SHIPPED
-from forebay_kernels.gpu.inventory import shipped
-from forebay_kernels.gpu.parallel_compilation import Job
+from forebay_kernels.gpu.compiling.inventory import shipped
+from forebay_kernels.gpu.compiling.parallel_compilation import Job
 from forebay_kernels.gpu.variant import Variant
 
 

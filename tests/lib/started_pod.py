@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from forebay_kernels.gpu.compilation_count import watch_compilations
+from forebay_kernels.gpu.compiling.compilation_count import watch_compilations
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.models.placement import Placement

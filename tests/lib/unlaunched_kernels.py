@@ -18,7 +18,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from forebay_kernels import choice
-from forebay_kernels.gpu.inventory import kernel_modules
+from forebay_kernels.gpu.compiling.inventory import kernel_modules
 
 _MADE_EMPTY = (
     (torch, "empty", torch.zeros),

@@ -237,7 +237,7 @@ def _watched_shapes(device: torch.device) -> ShapeLog:
     """A log that also counts the kernels that a launch meets, and the memory that is asked for."""
     shapes = ShapeLog()
     if uses_triton(device):
-        from forebay_kernels.gpu.compilation_count import watch_compilations
+        from forebay_kernels.gpu.compiling.compilation_count import watch_compilations
 
         compilations = watch_compilations()
         shapes.watch(lambda: compilations.num_met)

@@ -29,8 +29,8 @@ def compile_kernels(config: EngineConfig, described: Description, placement: Pla
     """
     if not uses_triton(placement.device) or is_interpreted():
         return
-    from forebay_kernels.gpu.inventory import identity, variants_of
-    from forebay_kernels.gpu.preparation import prepare
+    from forebay_kernels.gpu.compiling.inventory import identity, variants_of
+    from forebay_kernels.gpu.compiling.preparation import prepare
 
     shapes = reached_shapes(config, described, placement)
     root = config.compile_cache_dir

@@ -11,7 +11,7 @@ from triton.runtime import interpreter
 from attention_batches import AttentionBatch, Heads, build_batch
 from forebay_kernels import ops
 from forebay_kernels.attention_rule import AttentionRule
-from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
 from forebay_kernels.ragged import Ragged
 
 F32 = pytest.param("cpu", torch.float32, marks=pytest.mark.interpreted, id="f32")

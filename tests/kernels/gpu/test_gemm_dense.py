@@ -7,7 +7,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from forebay_kernels import ops
-from forebay_kernels.gpu.gemm_dense import linear
+from forebay_kernels.gpu.products.gemm_dense import linear
 
 pytestmark = pytest.mark.interpreted
 

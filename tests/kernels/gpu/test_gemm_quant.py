@@ -7,7 +7,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from forebay_kernels import ops, reference
-from forebay_kernels.gpu import gemm_quant
+from forebay_kernels.gpu.products import gemm_quant
 from forebay_kernels.portable.batch_invariant import batch_invariant
 from forebay_kernels.quant_matrix import QuantMatrix, build_matrix, quantise
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from forebay_kernels.gpu import gemm_w8a8
-from forebay_kernels.gpu.round_tokens import round_tokens
+from forebay_kernels.gpu.products import gemm_w8a8
+from forebay_kernels.gpu.products.round_tokens import round_tokens
 from forebay_kernels.portable import int8_linear as portable
 from forebay_kernels.quant_matrix import quantise
 

@@ -7,7 +7,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from forebay_kernels import ops
-from forebay_kernels.gpu.moe_align import moe_align, most_blocks
+from forebay_kernels.gpu.products.moe_align import moe_align, most_blocks
 from forebay_kernels.portable.batch_invariant import batch_invariant
 from forebay_kernels.quant_matrix import QuantMatrix, build_matrix, quantise
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from forebay_kernels.gpu.quant_product import SPREAD_BF16, SPREAD_FP16
+from forebay_kernels.gpu.products.quant_product import SPREAD_BF16, SPREAD_FP16
 
 
 def _prmt(first: int, second: int, selector: int) -> int:

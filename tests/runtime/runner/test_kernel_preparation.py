@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 import unlaunched_kernels
 from engine_play import play
-from forebay_kernels.gpu.compilation_count import CompilationCount, watch_compilations
+from forebay_kernels.gpu.compiling.compilation_count import CompilationCount, watch_compilations
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
@@ -105,7 +105,7 @@ def test_a_volume_that_fills_up_is_done_without(
     tmp_path: Path, count: CompilationCount, caplog: pytest.LogCaptureFixture
 ) -> None:
     save_tiny(tmp_path)
-    prepare = "forebay_kernels.gpu.preparation.prepare"
+    prepare = "forebay_kernels.gpu.compiling.preparation.prepare"
     done = mock.Mock(side_effect=[OSError(28, "No space left on device"), mock.Mock()])
     with mock.patch(prepare, done), mock.patch("tempfile.tempdir", str(tmp_path)):
         _compile(tmp_path, tmp_path / "compiled")

@@ -15,13 +15,13 @@ import triton.language as tl
 from torch import Tensor
 
 from forebay_kernels.gpu.architecture import architecture_of
-from forebay_kernels.gpu.dense_product import dense_product
-from forebay_kernels.gpu.gemm_quant import chunk_constants
 from forebay_kernels.gpu.launch_tables.moe_gemm import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
-from forebay_kernels.gpu.moe_align import moe_align
-from forebay_kernels.gpu.quant_product import quant_product
-from forebay_kernels.gpu.split_sum import split_sum
+from forebay_kernels.gpu.products.dense_product import dense_product
+from forebay_kernels.gpu.products.gemm_quant import chunk_constants
+from forebay_kernels.gpu.products.moe_align import moe_align
+from forebay_kernels.gpu.products.quant_product import quant_product
+from forebay_kernels.gpu.products.split_sum import split_sum
 from forebay_kernels.gpu.variant import Launch, Variant, divisible
 from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix

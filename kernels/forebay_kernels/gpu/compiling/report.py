@@ -13,9 +13,9 @@ from pathlib import Path
 import triton
 
 from forebay_kernels.gpu.architecture import H100, H200, SHIPPED, SM_90, Gpu
-from forebay_kernels.gpu.compilation import Resources
-from forebay_kernels.gpu.inventory import shipped
-from forebay_kernels.gpu.parallel_compilation import Job, compile_jobs
+from forebay_kernels.gpu.compiling.compilation import Resources
+from forebay_kernels.gpu.compiling.inventory import shipped
+from forebay_kernels.gpu.compiling.parallel_compilation import Job, compile_jobs
 from forebay_kernels.gpu.variant import Variant
 
 _ESTIMATED = (H100, H200)

@@ -14,8 +14,8 @@ from torch import Tensor
 from forebay_kernels.gpu.architecture import architecture_of
 from forebay_kernels.gpu.launch_tables.gemm_w8a8 import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
-from forebay_kernels.gpu.quant_product import INTERPRETED
-from forebay_kernels.gpu.round_tokens import round_tokens
+from forebay_kernels.gpu.products.quant_product import INTERPRETED
+from forebay_kernels.gpu.products.round_tokens import round_tokens
 from forebay_kernels.gpu.variant import Variant, divisible
 from forebay_kernels.quant_matrix import WORD_BYTES, QuantMatrix
 

@@ -7,16 +7,17 @@ of this package that has `variants` is in here by that alone, so that none is fo
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from forebay_kernels import gpu
 from forebay_kernels.gpu.architecture import Architecture
+from forebay_kernels.gpu.compiling.shipped_shapes import shipped_shapes
 from forebay_kernels.gpu.model_shape import ModelShape
-from forebay_kernels.gpu.shipped_shapes import shipped_shapes
 from forebay_kernels.gpu.variant import Variant
 
 
@@ -37,12 +38,12 @@ def shipped(architecture: Architecture) -> tuple[Variant, ...]:
     )
 
 
-def kernel_modules() -> Iterator[ModuleType]:
+@cache
+def kernel_modules() -> tuple[ModuleType, ...]:
     """The modules of this package that have kernels."""
-    for info in pkgutil.iter_modules(gpu.__path__):
-        module = import_module(f"{gpu.__name__}.{info.name}")
-        if hasattr(module, "variants"):
-            yield module
+    names = [info.name for info in pkgutil.walk_packages(gpu.__path__, f"{gpu.__name__}.")]
+    modules = [import_module(name) for name in names]
+    return tuple(module for module in modules if hasattr(module, "variants"))
 
 
 def identity(variant: Variant) -> tuple[Any, ...]:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
-from forebay_kernels.gpu.attention_decode import attend_decodes
-from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
-from forebay_kernels.gpu.attention_prefill import attend_prefills
+from forebay_kernels.gpu.attention.decode import attend_decodes
+from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.prefill import attend_prefills
 from forebay_kernels.kv_layer import KvLayer
 from forebay_kernels.portable.batch_invariant import is_on
 

@@ -14,9 +14,14 @@ from torch import Tensor
 from forebay_kernels.gpu.architecture import Architecture, architecture_of
 from forebay_kernels.gpu.launch_tables.gemm_quant import TABLE
 from forebay_kernels.gpu.model_shape import Dtype, ModelShape
-from forebay_kernels.gpu.product_store import store_product
-from forebay_kernels.gpu.quant_product import quant_product
-from forebay_kernels.gpu.split_sum import MOST_SPLIT_ROWS, choose_split, new_parts, split_sum
+from forebay_kernels.gpu.products.product_store import store_product
+from forebay_kernels.gpu.products.quant_product import quant_product
+from forebay_kernels.gpu.products.split_sum import (
+    MOST_SPLIT_ROWS,
+    choose_split,
+    new_parts,
+    split_sum,
+)
 from forebay_kernels.gpu.variant import Launch, Variant, divisible
 from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix

@@ -13,8 +13,8 @@ from functools import cache
 from multiprocessing import get_context
 
 from forebay_kernels.gpu.architecture import SHIPPED, Architecture
-from forebay_kernels.gpu.compilation import Resources, compile_variant, faults
-from forebay_kernels.gpu.inventory import shipped
+from forebay_kernels.gpu.compiling.compilation import Resources, compile_variant, faults
+from forebay_kernels.gpu.compiling.inventory import shipped
 from forebay_kernels.gpu.variant import Variant
 
 

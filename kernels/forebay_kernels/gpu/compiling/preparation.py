@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import triton
 
-from forebay_kernels.gpu.compilation_count import watch_compilations
+from forebay_kernels.gpu.compiling.compilation_count import watch_compilations
 from forebay_kernels.gpu.variant import Variant
 
 _TORCH_DTYPES = {

@@ -1,7 +1,7 @@
 """Paged attention of sequences that have one query each.
 
 A program serves all query heads of one KV head over one part of a sequence's keys, so each key is
-read once. Sequences with more queries are attention_prefill's.
+read once. Sequences with more queries are prefill's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import triton.language as tl
 from torch import Tensor
 
 from forebay_kernels.attention_rule import AttentionRule
-from forebay_kernels.gpu.attention_form import (
+from forebay_kernels.gpu.attention.form import (
     NUMBERS,
     UNALIGNED,
     AttentionForm,
     padded,
     shared_arguments,
 )
-from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
-from forebay_kernels.gpu.attention_split import (
+from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.split import (
     Splits,
     choose_splits,
     find_tiles,
@@ -29,7 +29,7 @@ from forebay_kernels.gpu.attention_split import (
     num_multiprocessors,
     reduce_parts,
 )
-from forebay_kernels.gpu.attention_tile import (
+from forebay_kernels.gpu.attention.tile import (
     attend_tile,
     load_blocks,
     load_queries,

@@ -2,7 +2,7 @@
 
 Rows are cut into tiles that begin anew with each sequence. Which sequence a tile belongs to, a
 program finds by binary search, and it goes over no more keys than its own rows see, so that a short
-sequence does not pay for a long one. Sequences with one query are attention_decode's.
+sequence does not pay for a long one. Sequences with one query are decode's.
 
 In batch-invariant mode all rows are computed here, in one order: tiles of keys begin at multiples
 of their size and are taken one after another, each masked alike. Then nothing of a row's numbers
@@ -21,15 +21,15 @@ import triton.language as tl
 from torch import Tensor
 
 from forebay_kernels.attention_rule import AttentionRule
-from forebay_kernels.gpu.attention_form import (
+from forebay_kernels.gpu.attention.form import (
     NUMBERS,
     UNALIGNED,
     AttentionForm,
     padded,
     shared_arguments,
 )
-from forebay_kernels.gpu.attention_plan import DeviceAttentionPlan
-from forebay_kernels.gpu.attention_tile import (
+from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.tile import (
     attend_tile,
     load_blocks,
     load_queries,

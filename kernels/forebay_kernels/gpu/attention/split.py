@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from forebay_kernels.gpu.attention_form import UNALIGNED, AttentionForm, padded
+from forebay_kernels.gpu.attention.form import UNALIGNED, AttentionForm, padded
 from forebay_kernels.gpu.launch_tables.attention_decode import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
 from forebay_kernels.gpu.variant import Launch, Variant

@@ -14,11 +14,11 @@ import triton.language as tl
 from torch import Tensor
 
 from forebay_kernels.gpu.architecture import architecture_of
-from forebay_kernels.gpu.dense_product import dense_product
 from forebay_kernels.gpu.launch_tables.gemm_dense import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
-from forebay_kernels.gpu.product_store import store_product
-from forebay_kernels.gpu.split_sum import choose_split, new_parts, split_sum
+from forebay_kernels.gpu.products.dense_product import dense_product
+from forebay_kernels.gpu.products.product_store import store_product
+from forebay_kernels.gpu.products.split_sum import choose_split, new_parts, split_sum
 from forebay_kernels.gpu.variant import Variant, divisible
 from forebay_kernels.portable.batch_invariant import is_on
 

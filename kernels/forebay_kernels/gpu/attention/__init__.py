@@ -1,0 +1,1 @@
+"""Paged attention: `paged_attention` picks `decode` or `prefill`, which share `tile` and `form`."""
