@@ -161,7 +161,7 @@ def reduce_parts(
 ) -> None:
     """Write the result of each sequence with one query and several parts.
 
-    shared: attention_form.shared_arguments.
+    shared: form.shared_arguments.
     """
     names = ("out_ptr", "query_starts_ptr", "seq_lens_ptr", "window")
     attention_reduce[parts.out.shape[:2]](
