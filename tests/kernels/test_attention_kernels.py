@@ -79,6 +79,18 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_attention_is_the_references(case: Case, rule: AttentionRule, dtype: torch.dtype) -> None:
+    check(case, rule, dtype)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("window", [None, 5])
+def test_sinks_take_their_part_and_give_nothing(case: Case, window: int | None) -> None:
+    sinks = torch.randn(case.num_heads)
+    check(case, AttentionRule(window=window, sinks=sinks), torch.float32)
+    check(case, AttentionRule(window=window, softcap=2.0, sinks=sinks), torch.bfloat16)
+
+
+def check(case: Case, rule: AttentionRule, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     ragged = build_ragged(case, generator)
     num_tokens = sum(ragged.query_lens)

@@ -11,7 +11,9 @@ from triton.runtime import interpreter
 from attention_batches import AttentionBatch, Heads, build_batch
 from forebay_kernels import ops
 from forebay_kernels.attention_rule import AttentionRule
+from forebay_kernels.gpu.attention.decode import attend_decodes
 from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
+from forebay_kernels.gpu.attention.split import Splits
 from forebay_kernels.ragged import Ragged
 
 F32 = pytest.param("cpu", torch.float32, marks=pytest.mark.interpreted, id="f32")
@@ -118,6 +120,23 @@ def test_quantised_caches_are_read_by_their_scales(
     batch = build_batch(spans, heads, kind=kind, dtype=dtype, device=device)
     check(batch, AttentionRule(window=50, sinks=torch.randn(heads.num_heads, device=device)))
     check(batch, AttentionRule())
+
+
+@ONE_PLACE
+@pytest.mark.parametrize("num_splits", [2, 7])
+@pytest.mark.parametrize("kind", ["plain", "int4"])
+def test_parts_of_a_sequence_make_the_whole(
+    num_splits: int, kind: str, device: str, dtype: torch.dtype
+) -> None:
+    spans = ((1, 1), (1, 700), (1, 129))
+    batch = build_batch(spans, SMALL, kind=kind, dtype=dtype, device=device)
+    plan = DeviceAttentionPlan(batch.ragged)
+    sinks = torch.randn(6, device=device)
+    for rule in (AttentionRule(sinks=sinks), AttentionRule(window=300, softcap=4.0)):
+        out = torch.empty_like(batch.q)
+        attend_decodes(batch.q, batch.layer, plan, rule, out, Splits(num_splits, least_keys=64))
+        tolerance = TOLERANCES[dtype]
+        torch.testing.assert_close(out, batch.expected(rule), atol=tolerance, rtol=tolerance)
 
 
 @ONE_PLACE

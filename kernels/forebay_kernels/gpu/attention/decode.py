@@ -7,6 +7,7 @@ read once. Sequences with more queries are prefill's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import triton
 import triton.language as tl
@@ -36,10 +37,15 @@ from forebay_kernels.gpu.attention.tile import (
     start_softmax,
     store_heads,
 )
+from forebay_kernels.gpu.kv_write import stored_bytes
 from forebay_kernels.gpu.launch_tables.attention_decode import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
 from forebay_kernels.gpu.variant import Variant
 from forebay_kernels.kv_layer import KvLayer
+
+_SIZED_SEQS = 64
+_SIZED_KEYS = 4096
+"""What the roofline is estimated for."""
 
 
 @triton.jit(
@@ -207,7 +213,13 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         **dict.fromkeys(("parts_ptr", "highest_ptr", "total_ptr"), "*fp32"),
         **dict.fromkeys(("num_rows", "num_splits", "least_keys"), "i32"),
     }
-    yield form.variant(attention_decode, form.choose(TABLE), signature, _own_constants(form))
+    variant = form.variant(attention_decode, form.choose(TABLE), signature, _own_constants(form))
+    yield replace(
+        variant,
+        sized_for=f"{_SIZED_SEQS} sequences of {_SIZED_KEYS} keys",
+        bytes_moved=int(_SIZED_SEQS * _SIZED_KEYS * stored_bytes(shape)),
+        flops=4 * _SIZED_SEQS * _SIZED_KEYS * shape.num_heads * shape.head_dim,
+    )
 
 
 def _own_constants(form: AttentionForm) -> dict[str, int]:

@@ -141,9 +141,9 @@ class AttentionForm:
         """A kernel's compilation; own: what it alone has."""
         constants = {**self.constants(launch), **own_constants, **self._absent()}
         signature = {**self._signature(), **own_signature}
-        rows = own_constants["ROWS"]
+        group = [f"g{padded(self.group)}"] if self.group > _LEAST_WIDTH else []
         return Variant(
-            f"{kernel.__name__}/{self.name}-r{rows}",
+            f"{kernel.__name__}/{'-'.join([self.name, *group])}",
             kernel,
             {name: kind for name, kind in signature.items() if name not in constants},
             constants,

@@ -15,6 +15,7 @@ Source: Dao 2023 (FlashAttention-2) alg. 1; Kwon et al. 2023 (PagedAttention) §
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import triton
 import triton.language as tl
@@ -36,10 +37,14 @@ from forebay_kernels.gpu.attention.tile import (
     start_softmax,
     store_heads,
 )
+from forebay_kernels.gpu.kv_write import stored_bytes
 from forebay_kernels.gpu.launch_tables.attention_prefill import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
 from forebay_kernels.gpu.variant import Variant
 from forebay_kernels.kv_layer import KvLayer
+
+_SIZED_KEYS = 8192
+"""What the roofline is estimated for."""
 
 
 @triton.jit
@@ -260,7 +265,14 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     form = AttentionForm.of_shape(shape)
     signature = dict.fromkeys(("num_rows", "tile_rows", "least_rows"), "i32")
     own = _own_constants(form)
-    yield form.variant(attention_prefill, form.choose(TABLE), signature, own)
+    variant = form.variant(attention_prefill, form.choose(TABLE), signature, own)
+    queries_bytes = 2 * shape.num_heads * shape.head_dim * (4 if shape.dtype == "fp32" else 2)
+    yield replace(
+        variant,
+        sized_for=f"a prompt of {_SIZED_KEYS}",
+        bytes_moved=int(_SIZED_KEYS * (queries_bytes + stored_bytes(shape))),
+        flops=2 * _SIZED_KEYS**2 * shape.num_heads * shape.head_dim,
+    )
 
 
 def _own_constants(form: AttentionForm) -> dict[str, int | bool]:

@@ -26,7 +26,7 @@ TABLE = LaunchTable(
         Row(_launch(64, 32, 3, 132), when={"dtype": _HALVES, "width": 256}),
         Row(_launch(64, 32, 2, 100), when={"dtype": _HALVES, "width": 256}),
         Row(
-            _launch(64, 64, 3, 82),
+            _launch(64, 32, 3, 60),
             when={
                 "dtype": _HALVES,
                 "kind": _NARROW,
@@ -43,7 +43,7 @@ TABLE = LaunchTable(
             _NEW,
             when={"dtype": _HALVES, "kind": _NARROW, "width": range(129)},
         ),
-        Row(_launch(64, 64, 3, 60), when={"dtype": _HALVES, "kind": _NARROW, "width": range(129)}),
+        Row(_launch(64, 32, 3, 40), when={"dtype": _HALVES, "kind": _NARROW, "width": range(129)}),
         Row(_launch(128, 64, 3, 68), when={"dtype": _HALVES, "width": range(65)}),
         Row(_launch(128, 64, 3, 132), _NEW, when={"dtype": _HALVES, "width": 128}),
         Row(_launch(128, 32, 3, 68), when={"dtype": _HALVES, "width": 128}),
