@@ -65,11 +65,12 @@ def main() -> int:
     if options.part:
         _run_part(next(part for part in PARTS if part.name == options.part), options)
         return 0
+    _check(options)
     end = time.monotonic() + options.budget_seconds
     figures: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     for part in PARTS:
-        if options.parts and part.name not in options.parts:
+        if options.parts and not {part.name, part.module} & {*options.parts}:
             continue
         left = end - time.monotonic()
         if left < _LEAST_SECONDS:
@@ -92,12 +93,43 @@ def main() -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="where the JSON is written")
-    parser.add_argument("--budget-seconds", type=float, default=345.0, help="for all parts")
-    parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS])
-    parser.add_argument("--tiny", action="store_true", help="only show, on a CPU, that it runs")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="where the JSON is written"
+    )
+    parser.add_argument(
+        "--budget-seconds",
+        type=float,
+        default=345.0,
+        metavar="SECONDS",
+        help="for all parts together; what has not begun by then fails (%(default)s)",
+    )
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=list(dict.fromkeys(name for part in PARTS for name in (part.module, part.name))),
+        metavar="PART",
+        help="which to run, of %(choices)s (all)",
+    )
+    parser.add_argument(
+        "--tiny",
+        action="store_true",
+        help="show on a CPU, with TRITON_INTERPRET=1 and FOREBAY_KERNELS=triton, that all of it "
+        "runs; its times say nothing",
+    )
     parser.add_argument("--part", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """End at once for what would be found out after minutes: no GPU, or nowhere to write."""
+    import torch
+
+    if not options.tiny and not torch.cuda.is_available():
+        sys.exit("gpu.py: torch sees no GPU; on a CPU only --tiny runs")
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"gpu.py: --out {options.out} cannot be written: {error.strerror}")
 
 
 def _in_a_process(

@@ -199,6 +199,7 @@ def _add_request_flags(load: argparse._ArgumentGroup) -> None:
 def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
     number_format.add_argument(
         "--dtype",
+        type=str.lower,
         choices=("auto", "float32", "bfloat16", "float16"),
         default="auto",
         help="of weights and activations; default: auto, the checkpoint's (bfloat16 for a "
@@ -206,9 +207,11 @@ def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
     )
     number_format.add_argument(
         "--kv-cache-dtype",
+        type=str.lower,
         choices=("auto", "float32", "bfloat16", "float16", "fp8", "int8", "int4"),
         default="auto",
-        help="default: auto, as --dtype; on GPUs else fp8, int8 or int4",
+        help="of keys and values; default: auto, the same as --dtype; fp8, int8 and int4 hold two "
+        "to four times as many tokens, and are what else a GPU takes",
     )
     number_format.add_argument(
         "--quantization",

@@ -204,7 +204,7 @@ def _faults_of_stages(
         )
     elif tp * pp > demand.max_gpus_per_node:
         most = max(1, demand.max_gpus_per_node // tp)
-        each = f" of {tp} GPUs" if tp > 1 else ""
+        each = f", as each stage takes {tp}" if tp > 1 else ""
         yield (
             f"{field} is {pp}, but a node has {demand.max_gpus_per_node} GPUs at most; set at most "
             f"{most}{each}."

@@ -99,8 +99,9 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
 
 
 def _refuse_without(missing: ModuleNotFoundError) -> int:
-    message = f"{missing.name} is not installed; serving needs `pip install 'forebay[runtime]'`"
-    print(f"forebay serve: {message}", file=sys.stderr)
+    message = f"{missing.name} is not installed; serving needs the extra `runtime`"
+    how = "run `pip install -c constraints.txt '.[runtime]'` in a clone of Forebay"
+    print(f"forebay serve: {message}: {how}", file=sys.stderr)
     return 2
 
 

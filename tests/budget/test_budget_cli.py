@@ -161,6 +161,11 @@ def test_a_misfit_exits_1_and_names_flags_not_fields(
             id="a share that is no number",
         ),
         pytest.param(["--device", "tpu"], "invalid choice", id="an unknown device"),
+        pytest.param(
+            ["--gpu-memory", "24Gi", "--dtype", "BFloat16", "--kv-cache-dtype", "FLOAT32"],
+            "--kv-cache-dtype is float32, but the model runs in bfloat16",
+            id="formats that do not mix, in any case",
+        ),
         pytest.param(["--gpu-memory"], "expected one argument", id="a flag without its value"),
     ],
 )

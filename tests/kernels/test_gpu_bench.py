@@ -107,3 +107,22 @@ def test_no_part_starts_when_the_time_is_up(bare_site, tmp_path):
     document = json.loads(out.read_text())
     assert document["figures"] == []
     assert set(document["failed"].values()) == {"was not started: the time was up"}
+
+
+def test_a_folder_that_is_not_there_is_made_before_anything_is_measured(bare_site, tmp_path):
+    out = tmp_path / "results/new/out.json"
+
+    run_bench(bare_site, out, "--budget-seconds", "0", "--parts", "whole_model")
+
+    failed = json.loads(out.read_text())["failed"]
+    assert [name.partition(":")[0] for name in failed] == ["whole_model"] * 3
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(bare_site, tmp_path):
+    (tmp_path / "file").touch()
+
+    done = run_bench(bare_site, tmp_path / "file/out.json", "--parts", "rates")
+
+    assert done.returncode == 1
+    assert "file/out.json cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr

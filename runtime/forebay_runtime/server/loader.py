@@ -13,10 +13,13 @@ from forebay_budget.gguf import read_gguf_header
 from forebay_budget.locate import is_gguf, locate_model
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
 from forebay_runtime.config import EngineConfig
+from forebay_runtime.loading.description import describe_model
 from forebay_runtime.loading.hub import download_model
+from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.followers import OnLoss, start_followers
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Model
+from forebay_runtime.start.refusals import check_topology
 from forebay_runtime.start.threads import wait_passively
 from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
@@ -33,6 +36,7 @@ def load_model(
     """
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
     wait_passively()
+    _check_sizes(path, config)
     # The other ranks first, as they have much to import.
     followers = start_followers(config, on_loss)
     # Then the tokenizer: it is quick, and where it is at fault nothing was loaded for nothing.
@@ -42,6 +46,17 @@ def load_model(
     config = replace(config, model_path=path)
     engine = build_engine(config, tokenizer.eos_token_ids, followers)
     return Model(engine, tokenizer, template, config)
+
+
+def _check_sizes(path: Path, config: EngineConfig) -> None:
+    """Refuse parallel sizes that the model cannot have before any rank is started for them.
+
+    Raises: ModelError or StartError.
+    """
+    if config.num_ranks == 1:
+        return
+    topology = Topology(config.tensor_parallel_size, config.pipeline_parallel_size)
+    check_topology(topology, describe_model(path).inspection.config, config.quantization)
 
 
 def read_text_parts(

@@ -67,7 +67,9 @@ def load_model(
         "Loaded weights architecture=%s dtype=%s quantization=%s size=%s threads=%d seconds=%.1f",
         sizes.architecture,
         _name(placement.dtype),
-        described.inspection.quantization or f"{placement.rounded_bits or 'no'} bits",
+        f"INT{placement.rounded_bits}"
+        if placement.rounded_bits
+        else described.inspection.quantization,
         format_bytes(model.num_bytes),
         torch.get_num_threads(),
         time.perf_counter() - start,

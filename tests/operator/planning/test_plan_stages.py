@@ -56,7 +56,8 @@ def test_both_may_be_asked_for() -> None:
         ),
         pytest.param(
             {"tensorParallelSize": 2, "pipelineParallelSize": 2},
-            "engine.pipelineParallelSize is 2, but a node has 2 GPUs at most; set at most 1 of 2 G",
+            "engine.pipelineParallelSize is 2, but a node has 2 GPUs at most; set at most 1, "
+            "as each stage takes 2.",
             id="more groups than GPUs",
         ),
     ],

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from engine_play import load_engine
-from forebay_runtime.config import StartError
+from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.checkpoint import Checkpoint, open_checkpoint
 from forebay_runtime.loading.cut import ALL
 from forebay_runtime.loading.description import describe_model
@@ -21,6 +21,8 @@ from forebay_runtime.models.link import Alone
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.models.shard import Shard, Stage
 from forebay_runtime.parallel.followers import Followers
+from forebay_runtime.server import loader
+from forebay_runtime.server.options import ServeOptions
 from parallel_play import FLAGS, SIZES
 from tiny_model import build_tiny, save_gguf, save_tiny
 
@@ -92,6 +94,24 @@ def test_ranks_read_each_number_once_but_for_what_each_holds(path: Path, tp: int
         assert sum(rank.get(name, 0) for rank in ranks) == copies * count, name
     most = max(sum(rank.values()) for rank in ranks)
     assert most < sum(whole.values()) / (tp * pp) * 1.35
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "sentence"),
+    [
+        pytest.param(5, 1, "--tensor-parallel-size 5 does not divide", id="shards"),
+        pytest.param(1, 5, "--pipeline-parallel-size 5 is more than the 4 layers", id="stages"),
+    ],
+)
+def test_sizes_that_the_model_cannot_have_start_no_rank(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tp: int, pp: int, sentence: str
+) -> None:
+    started: list[EngineConfig] = []
+    monkeypatch.setattr(loader, "start_followers", lambda config, on_loss: started.append(config))
+    config = EngineConfig(model_path=path, tensor_parallel_size=tp, pipeline_parallel_size=pp)
+    with pytest.raises(StartError, match=sentence):
+        loader.load_model(str(path), config, ServeOptions("served"))
+    assert started == []
 
 
 def test_a_part_of_a_file_is_all_that_comes_into_memory(tmp_path: Path) -> None:

@@ -124,5 +124,5 @@ def _fields(patient: Patient) -> str:
     if patient.container != RUNTIME_CONTAINER:
         return "spec.podTemplate"  # an inspection asks for the same little of every model
     if patient.service.device == "GPU":
-        return "spec.vram, spec.engine.tensorParallelSize or spec.podTemplate"
+        return "spec.vram, the parallel sizes of spec.engine, or spec.podTemplate"
     return "spec.vram.budget or spec.podTemplate"
