@@ -26,7 +26,7 @@ from forebay_runtime.parallel.messages import (
     Message,
     Prepare,
 )
-from forebay_runtime.parallel.rank_link import RankLink, join_world, leave_world
+from forebay_runtime.parallel.rank_link import Meeting, RankLink, join_world, leave_world
 from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 
@@ -52,10 +52,10 @@ class Ensemble:
             return
         self._followers.use(self.topology.num_ranks)
         self._followers.ask(Prepare(device.type))
-        store = self._followers.new_store()
-        self._followers.begin_asking(Load(self._config, self.topology, limits, store))
+        meeting = Meeting(self._followers.meeting_file, self._followers.next_meeting())
+        self._followers.begin_asking(Load(self._config, self.topology, limits, meeting.number))
         try:
-            join_world(device, store, 0, self.topology.num_ranks)
+            join_world(device, meeting, 0, self.topology.num_ranks)
             self.link = RankLink(self.topology, 0, is_ordered=self._config.batch_invariant)
         except RuntimeError as error:
             raise self._followers.explain(error) from error

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     """Follow until rank 0 is gone."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    rank, orders_fd, pulse_fd, parent_id = map(int, arguments)
+    rank, orders_fd, pulse_fd, meeting_fd, parent_id = map(int, arguments)
     die_with(parent_id)
     logging.basicConfig(
         format=f"%(asctime)s %(levelname)s rank={rank} %(message)s", level=logging.INFO
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     wait_passively()
     from forebay_runtime.parallel.rank_part import RankPart
 
-    part = RankPart(rank)
+    part = RankPart(rank, meeting_fd)
     orders.send(Answer())
     try:
         while True:

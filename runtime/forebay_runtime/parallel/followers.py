@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import pickle
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.parallel.messages import Answer, Message
-from forebay_runtime.parallel.rank_loss import RankLost
+from forebay_runtime.parallel.rank_loss import Finding, RankLost, explain_loss
 from forebay_runtime.parallel.rank_process import RankProcess
 
 logger = logging.getLogger(__name__)
@@ -48,6 +47,7 @@ class Followers:
         """Start them; start returns once they are there.
 
         on_loss: told once, on the watch's thread.
+        Raises: StartError.
         """
         self.num_ranks = num_ranks
         self._active = num_ranks
@@ -56,22 +56,31 @@ class Followers:
         self._most_silent_ticks = int(most_silent_seconds / _TICK_SECONDS)
         self._most_behind_ticks = int(_COLD_STEP_SECONDS / _TICK_SECONDS)
         self._processes: list[RankProcess] = []
-        self._store_numbers = itertools.count()
+        self._meetings = itertools.count()
+        self.meeting_file = -1
+        """The number of an open file that all ranks have, and nobody else; it has no name."""
         self._closed = threading.Event()
         self._spawned = threading.Event()
-        self._folder = tempfile.TemporaryDirectory(prefix="forebay-ranks-")
+        self._start_error: OSError | None = None
         self._thread = threading.Thread(target=self._watch, name="rank-watch", daemon=True)
         self._thread.start()
         self._spawned.wait()
+        if self._start_error is not None:
+            self.close()
+            raise StartError(
+                f"Rank {len(self._processes) + 1} of {num_ranks} could not be started: "
+                f"{self._start_error.strerror}; this container may have too few processes, files "
+                "or memory"
+            ) from self._start_error
 
     @property
     def process_ids(self) -> list[int]:
         """Of ranks 1 and up."""
         return [process.process_id for process in self._processes]
 
-    def new_store(self) -> Path:
-        """Where all ranks can meet: a file in a folder that is this user's alone."""
-        return Path(self._folder.name) / str(next(self._store_numbers))
+    def next_meeting(self) -> int:
+        """By which number the ranks meet next."""
+        return next(self._meetings)
 
     def use(self, num_ranks: int) -> None:
         """Lead only the first num_ranks from here on, once each has imported what it needs.
@@ -133,15 +142,13 @@ class Followers:
 
     def _receive(self, process: RankProcess, deadline: float) -> Answer:
         try:
-            while not process.orders.poll(_TICK_SECONDS):
+            while (answer := process.receive(_TICK_SECONDS)) is None:
                 if self.loss is not None:
                     raise self.loss
                 if time.monotonic() > deadline:
                     raise StartError(f"{process.name} did not answer in time")
-            answer: Answer = process.orders.recv()
         except (EOFError, OSError) as error:
             raise self.explain(error) from error
-        process.is_asked = False
         return answer
 
     def explain(self, error: BaseException) -> BaseException:
@@ -157,7 +164,8 @@ class Followers:
         self._thread.join()
         for process in self._processes:
             process.close()
-        self._folder.cleanup()
+        if self.meeting_file >= 0:
+            os.close(self.meeting_file)
 
     @property
     def _led(self) -> list[RankProcess]:
@@ -165,15 +173,30 @@ class Followers:
 
     def _watch(self) -> None:
         # The kernel ends a rank with the thread that started it, so this one does.
-        for rank in range(1, self.num_ranks):
-            self._processes.append(RankProcess(rank, self.num_ranks))
-        self._spawned.set()
+        try:
+            self._spawn()
+        except OSError as error:
+            self._start_error = error
+        finally:
+            self._spawned.set()
         while not self._closed.wait(_TICK_SECONDS):
-            for process in self._processes:
-                sentence = process.find_loss(self._most_silent_ticks, self._most_behind_ticks)
-                if sentence is not None:
-                    self._lose(RankLost(sentence))
-                    return
+            # An error goes from rank to rank: what began it may show a moment later.
+            if not self._find_lost() or self._closed.wait(_TICK_SECONDS):
+                continue
+            # One that was stopped may have gone on.
+            if findings := self._find_lost():
+                self._lose(explain_loss(findings))
+                return
+
+    def _spawn(self) -> None:
+        self.meeting_file = os.memfd_create("forebay-ranks")
+        for rank in range(1, self.num_ranks):
+            self._processes.append(RankProcess(rank, self.num_ranks, self.meeting_file))
+
+    def _find_lost(self) -> list[Finding]:
+        ticks = self._most_silent_ticks, self._most_behind_ticks
+        findings = [process.find_loss(*ticks) for process in self._processes]
+        return [finding for finding in findings if finding is not None]
 
     def _lose(self, loss: RankLost) -> None:
         logger.error("Lost a rank: %s", loss)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from forebay_runtime.config import EngineConfig
@@ -23,13 +23,13 @@ class Prepare:
 class Load:
     """Meet the other ranks and read the weights of this rank's part; what was there before goes.
 
-    store: a file that only these ranks know, where they meet. Answered.
+    meeting: a number that these ranks meet by, each time another. Answered.
     """
 
     config: EngineConfig
     topology: Topology
     limits: Limits
-    store: Path
+    meeting: int
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,11 @@ Message = (
 
 @dataclass(frozen=True)
 class Answer:
-    """value: None where there is nothing to tell. failure: why it could not be done."""
+    """value: None where there is nothing to tell. failure: why it could not be done.
+
+    failed_at: when that was found, by the clock that all processes of a host share.
+    """
 
     value: Any = None
     failure: str | None = None
+    failed_at: float = field(default_factory=time.monotonic)

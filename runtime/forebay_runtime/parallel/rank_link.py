@@ -6,14 +6,14 @@ Every rank of a topology makes one at the same time, and then calls the same in 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore
+from torch._C._distributed_c10d import FileStore, PrefixStore
 
 from forebay_runtime.models.shard import Shard
 from forebay_runtime.models.topology import Topology
@@ -22,18 +22,25 @@ _COLLECTIVE_SECONDS = 600
 """How long one exchange may take: far longer than `watch` takes to find a rank that hangs."""
 
 
-def join_world(device: torch.device, store: Path, rank: int, num_ranks: int) -> None:
-    """Meet the other ranks, which all live on this host.
+@dataclass(frozen=True)
+class Meeting:
+    """Where ranks find each other: memory that all of them have open as file_number, and nobody
+    else; it is gone with them. number: which of their meetings this is."""
 
-    store: a file in a folder that only these processes can read; the first to come makes it.
-    """
+    file_number: int
+    number: int
+
+
+def join_world(device: torch.device, meeting: Meeting, rank: int, num_ranks: int) -> None:
+    """Meet the other ranks, which all live on this host."""
     # Ranks share a pod: its name may resolve to an address that does not answer, loopback does.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     leave_world()
+    store = FileStore(f"/proc/self/fd/{meeting.file_number}", num_ranks)
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
-        store=FileStore(str(store), num_ranks),
+        store=PrefixStore(str(meeting.number), store),
         rank=rank,
         world_size=num_ranks,
         timeout=timedelta(seconds=_COLLECTIVE_SECONDS),

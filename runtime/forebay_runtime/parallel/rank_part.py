@@ -25,7 +25,7 @@ from forebay_runtime.parallel.messages import (
     Score,
     Step,
 )
-from forebay_runtime.parallel.rank_link import RankLink, join_world
+from forebay_runtime.parallel.rank_link import Meeting, RankLink, join_world
 from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.start.kernel_preparation import compile_kernels
 from forebay_runtime.start.memory import Measurement, Meter, open_device
@@ -51,8 +51,10 @@ class Loaded:
 class RankPart:
     """A rank's model and runner, each there once it was told."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, meeting_file: int) -> None:
+        """meeting_file: the number of the open file that all ranks meet by."""
         self._rank = rank
+        self._meeting_file = meeting_file
         self._device = torch.device("cpu")
         self._part: Loaded | None = None
         self._runner: ModelRunner | None = None
@@ -119,7 +121,8 @@ class RankPart:
         gc.collect()
         set_threads(topology.num_ranks)
         # Before anything can fail here, as rank 0 waits for it.
-        join_world(self._device, message.store, self._rank, topology.num_ranks)
+        meeting = Meeting(self._meeting_file, message.meeting)
+        join_world(self._device, meeting, self._rank, topology.num_ranks)
         link = RankLink(topology, self._rank, is_ordered=config.batch_invariant)
         described = describe_model(config.model_path)
         placement = choose_placement(config, described, self._rank)

@@ -10,10 +10,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from multiprocessing import Pipe
 
 from forebay_runtime.parallel.messages import Answer
-from forebay_runtime.parallel.rank_loss import count_memory_kills, describe_exit
+from forebay_runtime.parallel.rank_loss import Blame, Finding, count_memory_kills, describe_exit
 from forebay_runtime.parallel.vitals import BEAT
 
 _MODULE = "forebay_runtime.parallel.follower"
@@ -22,8 +23,12 @@ _MODULE = "forebay_runtime.parallel.follower"
 class RankProcess:
     """A spawned rank."""
 
-    def __init__(self, rank: int, num_ranks: int) -> None:
-        """Start it; the thread that does must live as long as this process is to."""
+    def __init__(self, rank: int, num_ranks: int, meeting_file: int) -> None:
+        """Start it; the thread that does must live as long as this process is to.
+
+        meeting_file: the number of the open file that all ranks meet by.
+        Raises: OSError.
+        """
         self.rank = rank
         self.name = f"Rank {rank} of {num_ranks}"
         self.is_started = False
@@ -35,10 +40,12 @@ class RankProcess:
         self._silent_ticks = 0
         self._behind_ticks = 0
         self._num_killed = count_memory_kills()
+        self._failure: Answer | None = None
+        self._reading = threading.Lock()
         self.orders, orders = Pipe()
         self._pulse, pulse = socket.socketpair()
         self._pulse.setblocking(False)
-        fds = (orders.fileno(), pulse.fileno())
+        fds = (orders.fileno(), pulse.fileno(), meeting_file)
         arguments = [str(number) for number in (rank, *fds, os.getpid())]
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, *arguments],
@@ -60,23 +67,48 @@ class RankProcess:
         self.num_told += 1
         self.orders.send_bytes(data)
 
-    def find_loss(self, most_silent_ticks: int, most_behind_ticks: int) -> str | None:
-        """Why this rank is lost, in a sentence; None while it is well. To be called each tick.
+    def receive(self, seconds: float) -> Answer | None:
+        """What it answers; None if that takes longer.
+
+        Raises: EOFError or OSError if it is gone.
+        """
+        with self._reading:
+            if not self.orders.poll(seconds):
+                return None
+            answer: Answer = self.orders.recv()
+            if answer.failure is not None:
+                self._failure = answer
+        self.is_asked = False
+        return answer
+
+    def find_loss(self, most_silent_ticks: int, most_behind_ticks: int) -> Finding | None:
+        """How this rank is lost; None while it is well. To be called each tick.
 
         Ticks, not seconds: where all of the pod was stopped, and goes on, none has passed.
         """
         code = self._process.poll()
         if code is not None:
-            return self._final_words() or describe_exit(
-                self.name, code, count_memory_kills() - self._num_killed
-            )
+            return self._find_end(code)
         self._hear()
         name = f"{self.name} (process {self.process_id})"
         if self.is_started and self._silent_ticks > most_silent_ticks:
-            return f"{name} gave no sign of life: it is stopped, or its host stands still"
+            how = " gave no sign of life: it is stopped, or its host stands still"
+            return Finding(Blame.SILENT, 0.0, name, how)
         if self._behind_ticks > most_behind_ticks:
-            return f"{name} lives, but does not finish its step"
+            return Finding(Blame.STUCK, 0.0, name, " lives, but does not finish its step")
         return None
+
+    def _find_end(self, code: int) -> Finding:
+        # What it told before it ended by itself, if nobody has read that yet.
+        with contextlib.suppress(EOFError, OSError):
+            while self.receive(0.0) is not None:
+                pass
+        if code > 0 and self._failure is not None:
+            told = self._failure
+            return Finding(Blame.ERROR, told.failed_at, self.name, f": {told.failure}")
+        blame = Blame.SIGNAL if code < 0 else Blame.EXIT
+        how = describe_exit(code, count_memory_kills() - self._num_killed)
+        return Finding(blame, 0.0, self.name, how)
 
     def _hear(self) -> None:
         """Read all beats that came since the last tick."""
@@ -91,22 +123,13 @@ class RankProcess:
         self._behind_ticks = self._behind_ticks + 1 if is_behind else 0
         self._num_done = num_done
 
-    def _final_words(self) -> str | None:
-        """What it told before it ended by itself."""
-        with contextlib.suppress(EOFError, OSError):
-            if not self.is_asked and self.orders.poll():
-                answer = self.orders.recv()
-                if isinstance(answer, Answer) and answer.failure is not None:
-                    return f"{self.name}: {answer.failure}"
-        return None
-
     def kill(self) -> None:
-        """End it, also if it is stopped, and wait for its end."""
+        """End it, also if it is stopped; what the kernel holds back ends later."""
         self._process.kill()
-        self._process.wait()
 
     def close(self) -> None:
-        """End it and let go of the connections."""
+        """End it, wait for its end, and let go of the connections."""
         self.kill()
+        self._process.wait()
         self.orders.close()
         self._pulse.close()

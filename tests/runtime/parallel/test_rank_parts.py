@@ -8,7 +8,13 @@ import pytest
 from forebay_runtime.config import StartError
 from forebay_runtime.models.shard import Shard
 from forebay_runtime.models.topology import Topology
-from forebay_runtime.parallel.rank_loss import count_memory_kills, describe_exit
+from forebay_runtime.parallel.rank_loss import (
+    Blame,
+    Finding,
+    count_memory_kills,
+    describe_exit,
+    explain_loss,
+)
 from forebay_runtime.start.refusals import check_gpus
 
 
@@ -49,15 +55,49 @@ def test_ranks_of_a_stage_are_neighbours() -> None:
 @pytest.mark.parametrize(
     ("code", "num_killed", "words"),
     [
-        pytest.param(-signal.SIGKILL, 0, "Rank 1 was ended by SIGKILL", id="a-signal"),
+        pytest.param(-signal.SIGKILL, 0, " was ended by SIGKILL", id="a-signal"),
         pytest.param(-signal.SIGKILL, 1, "killed by the kernel, as the pod is out of", id="memory"),
-        pytest.param(-signal.SIGSEGV, 1, "Rank 1 was ended by SIGSEGV", id="another-signal"),
-        pytest.param(-99, 0, "Rank 1 was ended by signal 99", id="a-signal-without-a-name"),
-        pytest.param(3, 0, "Rank 1 ended with exit code 3; its own log", id="an-exit-code"),
+        pytest.param(-signal.SIGSEGV, 1, " was ended by SIGSEGV", id="another-signal"),
+        pytest.param(-99, 0, " was ended by signal 99", id="a-signal-without-a-name"),
+        pytest.param(3, 0, " ended with exit code 3; its own log", id="an-exit-code"),
     ],
 )
 def test_how_a_rank_ended_is_said(code: int, num_killed: int, words: str) -> None:
-    assert words in describe_exit("Rank 1", code, num_killed)
+    assert words in describe_exit(code, num_killed)
+
+
+def found(rank: int, blame: Blame, failed_at: float = 0.0) -> Finding:
+    return Finding(blame, failed_at, f"Rank {rank} of 4", f" {blame.name}")
+
+
+@pytest.mark.parametrize(
+    ("findings", "words"),
+    [
+        pytest.param(
+            [found(1, Blame.ERROR, 7.1), found(2, Blame.EXIT), found(3, Blame.SIGNAL)],
+            "Rank 3 of 4 SIGNAL",
+            id="what-is-killed-ends-the-others-with-errors",
+        ),
+        pytest.param(
+            [found(1, Blame.ERROR, 7.1), found(2, Blame.ERROR, 7.0), found(3, Blame.EXIT)],
+            "Rank 2 of 4 ERROR",
+            id="the-first-error-is-the-others-cause",
+        ),
+        pytest.param(
+            [found(1, Blame.STUCK), found(2, Blame.STUCK), found(3, Blame.SILENT)],
+            "Rank 3 of 4 SILENT",
+            id="the-others-wait-for-what-is-stopped",
+        ),
+        pytest.param([found(2, Blame.STUCK)], "Rank 2 of 4 STUCK", id="one-that-hangs"),
+        pytest.param(
+            [found(1, Blame.STUCK), found(3, Blame.STUCK)],
+            "Rank 1 of 4, Rank 3 of 4: they live, but none finishes its step",
+            id="several-that-wait-for-each-other",
+        ),
+    ],
+)
+def test_of_several_lost_ranks_the_cause_is_named(findings: list[Finding], words: str) -> None:
+    assert str(explain_loss(findings)) == words
 
 
 def test_the_kernels_count_of_kills_is_read_where_there_is_one(tmp_path: Path) -> None:
