@@ -26,6 +26,7 @@ FLAGS = {"block_size": 16, "max_num_seqs": 3, "max_num_batched_tokens": 24, "max
         pytest.param("qwen3", {}, {}, id="qwen3: norms of heads"),
         pytest.param("gemma2", {}, {}, id="gemma2: windows and caps"),
         pytest.param("mixtral", {}, {}, id="mixtral: a mixture"),
+        pytest.param("qwen3_moe", {}, {}, id="qwen3_moe: products of a mixture alike in size"),
         pytest.param("llama", {"kv_cache_dtype": "fp8"}, {"kv_kind": "fp8"}, id="fp8 cache"),
         pytest.param("llama", {"kv_cache_dtype": "int8"}, {"kv_kind": "int8"}, id="int8 cache"),
         pytest.param("llama", {"kv_cache_dtype": "int4"}, {"kv_kind": "int4"}, id="int4 cache"),
@@ -49,7 +50,8 @@ FLAGS = {"block_size": 16, "max_num_seqs": 3, "max_num_batched_tokens": 24, "max
     ],
 )
 def test_what_is_launched_is_what_the_variants_name(tmp_path, monkeypatch, family, flags, serving):
-    save_tiny(tmp_path, family)
+    # With as many numbers going into a mixture's experts as come out of them.
+    save_tiny(tmp_path, family, **({"hidden_size": 128} if family == "qwen3_moe" else {}))
     _, blueprint = examine_model(tmp_path)
     shapes = kernel_shapes(blueprint, Serving("bfloat16", **serving), SM_90)
     named = [variant for shape in shapes for variant in variants_of(shape)]

@@ -11,11 +11,13 @@ import pytest
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
+from triton.runtime import driver
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from forebay_kernels import choice
 from forebay_kernels.gpu.architecture import SM_90
 from forebay_kernels.gpu.variant import Launch, Variant
+from unlaunched_kernels import AbsentGpu
 
 
 @contextmanager
@@ -29,6 +31,7 @@ def recorded_launches(patch: pytest.MonkeyPatch) -> Iterator[list[Variant]]:
 
     with patch.context() as patched:
         patched.setattr(JITFunction, "run", record)
+        patched.setattr(driver, "_active", AbsentGpu(SM_90.capability))
         patched.setattr(torch, "empty", torch.zeros)
         patched.setattr(torch, "empty_like", torch.zeros_like)
         patched.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)

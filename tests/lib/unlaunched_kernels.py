@@ -27,7 +27,7 @@ _MADE_EMPTY = (
 )
 
 
-class _AbsentGpu:
+class AbsentGpu:
     """Of a driver only what is asked before a launch."""
 
     def __init__(self, capability: int) -> None:
@@ -59,7 +59,7 @@ def kernels_unlaunched(capability: int = 90) -> Iterator[None]:
         for owner, name, zeros in _MADE_EMPTY:
             stack.enter_context(mock.patch.object(owner, name, zeros))
         stack.enter_context(mock.patch.object(JITFunction, "run", compile_only))
-        stack.enter_context(mock.patch.object(driver, "_active", _AbsentGpu(capability)))
+        stack.enter_context(mock.patch.object(driver, "_active", AbsentGpu(capability)))
         yield
 
 

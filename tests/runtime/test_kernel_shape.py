@@ -42,7 +42,7 @@ def test_a_rank_has_its_part(tmp_path):
     shape = shape_of(tmp_path, "mixtral", Serving("float16", num_ranks=3))
 
     sizes = (shape.num_heads, shape.num_kv_heads, shape.intermediate_size, shape.vocab_size)
-    assert sizes == (2, 1, 53, 44)
+    assert sizes == (2, 1, 53, 131)
     assert shape.mixture == Mixture(5, 2, 53, is_normalised=True)
 
 

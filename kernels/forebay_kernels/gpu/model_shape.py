@@ -44,7 +44,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What one rank runs: heads, intermediate_size and vocab_size are that rank's part.
+    """What one rank runs: heads and intermediate_size are that rank's part; vocab_size is whole, as
+    only what is done with all scores is compiled for it.
 
     dtype: of activations and dense weights. norm_dtype: of norms' weights, wider where a family
     keeps them so. window_kinds: for each way that layers attend, whether it has a window, so

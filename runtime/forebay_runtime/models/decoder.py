@@ -52,6 +52,7 @@ class DecoderLayer:
         self._attention = Attention(blueprint, layer, reader, name, link)
         block = Mixture if layer.has_experts else Mlp
         self._mlp = block(blueprint, reader, name, link)
+        self.waits_for_device = self._mlp.waits_for_device
         norms, hidden = blueprint.family.norms, blueprint.sizes.hidden_size
         self._attention_norm = reader.norm(f"{name}.{norms.before_attention}.weight", hidden)
         self._mlp_norm = reader.norm(f"{name}.{norms.before_mlp}.weight", hidden)
@@ -110,6 +111,11 @@ class Decoder:
     def window(self) -> int | None:
         """The most keys that any layer sees, its own included; None where a layer sees all."""
         return self.config.sizes.window
+
+    @property
+    def waits_for_device(self) -> bool:
+        """Must the host learn something of the device within a step? No graph can hold that."""
+        return any(layer.waits_for_device for layer in self._layers)
 
     @property
     def num_layer_kinds(self) -> int:

@@ -37,6 +37,7 @@ class Mlp:
             link,
         )
         self.num_bytes = self._gate_up.num_bytes + self._down.num_bytes
+        self.waits_for_device = False
 
     def add_to(self, residual: Residual, x: Tensor) -> None:
         """Shapes: x [T, h]."""
@@ -103,6 +104,8 @@ class Mixture:
             [expert.down for expert in self._experts],
             _GATES[blueprint.family.activation],
         )
+        self.waits_for_device = self._grouped is None
+        """Does the host wait to learn who chose which expert?"""
         self._shared: tuple[Expert, Product] | None = None
         inner = sizes.shared_intermediate_size
         if inner:

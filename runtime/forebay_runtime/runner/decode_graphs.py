@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -38,7 +39,7 @@ class CudaRecorder:
     def __init__(self) -> None:
         self.num_bytes = 0
         self._pool: Any = None
-        self._stream = torch.cuda.Stream()
+        self._stream = _capture_stream(torch.cuda.current_device())
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
         """Capture a graph."""
@@ -62,6 +63,13 @@ class CudaRecorder:
         self.num_bytes += free_bytes - torch.cuda.mem_get_info()[0]
         replay: Callable[[], None] = graph.replay
         return replay
+
+
+@cache
+def _capture_stream(device_index: int) -> torch.cuda.Stream:
+    """One for all captures of a process: cuBLAS keeps a workspace for every stream that it met,
+    so another one for the trial's would take memory that the trial did not show."""
+    return torch.cuda.Stream(device_index)
 
 
 @contextmanager

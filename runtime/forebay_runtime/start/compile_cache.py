@@ -45,20 +45,23 @@ class CacheKey:
 def use_compile_cache(root: Path | None, key: CacheKey) -> Path:
     """Have Triton keep what it compiles under root; the folder that it now has.
 
-    Where root is not given Triton's own choice stands; where nothing can be written there, that is
-    said and a folder that goes with the process takes its place.
+    Where root is not given Triton's own choice stands; where nothing can be written, that is said
+    and a folder that goes with the process takes its place.
     """
-    if root is None:
-        return Path(os.environ.get(_TRITON_DIR, Path.home() / ".triton" / "cache"))
-    folder = root / key.folder
+    folder = _tritons_own() if root is None else root / key.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        return use_passing_cache(root, error)
+        return use_passing_cache(root or folder, error)
     os.environ[_TRITON_DIR] = str(folder)
     return folder
+
+
+def _tritons_own() -> Path:
+    """Where it would keep things by itself; a user without a home folder gets none."""
+    return Path(os.environ.get(_TRITON_DIR) or os.path.expanduser("~/.triton/cache"))
 
 
 def use_passing_cache(root: Path, error: OSError) -> Path:

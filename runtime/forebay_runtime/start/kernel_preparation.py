@@ -11,7 +11,7 @@ import torch
 from forebay_kernels.choice import is_interpreted, uses_triton
 from forebay_kernels.gpu.architecture import architecture_of
 from forebay_kernels.gpu.model_shape import KvKind, ModelShape
-from forebay_runtime.config import EngineConfig
+from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.start.compile_cache import CacheKey, use_compile_cache, use_passing_cache
@@ -26,28 +26,31 @@ def compile_kernels(config: EngineConfig, described: Description, placement: Pla
     """Have all kernels that the model reaches compiled; nothing where the device has none.
 
     What the cache has from an earlier start, or from another pod or rank, is taken from there.
+    Raises: StartError if Triton lacks what it launches by.
     """
     if not uses_triton(placement.device) or is_interpreted():
         return
     from forebay_kernels.gpu.compiling.inventory import identity, variants_of
-    from forebay_kernels.gpu.compiling.preparation import prepare
+    from forebay_kernels.gpu.compiling.preparation import NoDriver, prepare
 
     shapes = reached_shapes(config, described, placement)
-    root = config.compile_cache_dir
-    folder = use_compile_cache(root, _cache_key(shapes, placement.device))
+    folder = use_compile_cache(config.compile_cache_dir, _cache_key(shapes, placement.device))
     reached = {identity(each): each for shape in shapes for each in variants_of(shape)}
     variants = tuple(reached.values())
     try:
-        prepared = prepare(variants)
-    except OSError as error:
-        if root is None:
-            raise
-        folder = use_passing_cache(root, error)
-        prepared = prepare(variants)
+        try:
+            prepared = prepare(variants)
+        except OSError as error:
+            folder = use_passing_cache(config.compile_cache_dir or folder, error)
+            prepared = prepare(variants)
+    except NoDriver as error:
+        raise StartError(f"{error}; use the GPU image, or install them") from error
     logger.info(
-        "Compiled kernels variants=%d compiled=%d folder=%s",
+        "Compiled kernels variants=%d compiled=%d architecture=%s launched_as=%s folder=%s",
         prepared.num_variants,
         prepared.num_compiled,
+        shapes[0].architecture.name,
+        shapes[0].architecture.generation,
         folder,
     )
 

@@ -90,7 +90,7 @@ def _shape(blueprint: Blueprint, serving: Serving, architecture: Architecture) -
         num_kv_heads=max(1, sizes.num_kv_heads // ranks),
         hidden_size=sizes.hidden_size,
         intermediate_size=sizes.intermediate_size // ranks,
-        vocab_size=-(-sizes.vocab_size // ranks),
+        vocab_size=sizes.vocab_size,
         rotary_dim=blueprint.layers[0].rope.num_dims,
         norm_dtype="fp32" if family.norm_offset else dtype,
         kv_kind=serving.kv_kind,

@@ -29,6 +29,7 @@ from forebay_budget.terms import (
     kv_token_bytes,
     weights_bytes,
 )
+from forebay_kernels.gpu.architecture import architecture_of
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
@@ -39,8 +40,8 @@ from forebay_runtime.start.phases import Phase, Start
 
 logger = logging.getLogger(__name__)
 
-_TOO_LITTLE = ("can't allocate memory", "out of memory")
-"""What torch, on a CPU, and CUDA's driver say."""
+_TOO_LITTLE = ("can't allocate memory", "out of memory", "status_alloc_failed")
+"""What torch, on a CPU, CUDA's driver, and its libraries say."""
 _TOLERATED_SHARE = 0.05
 _TOLERATED_TERM_BYTES = 256 * 1024**2
 
@@ -127,11 +128,16 @@ class Meter:
 def open_device(device: torch.device) -> None:
     """Make a GPU's context, and what its libraries hold from their first use on.
 
-    Raises: StartError if there is too little memory for it.
+    Raises: StartError if there is too little memory for it, or the GPU is too old for the kernels.
     """
     if device.type != "cuda":
         return
     with explain_out_of_memory("CUDA context", "end what else uses this GPU, or choose another"):
+        # First, as a GPU that torch has no kernels for either fails at the next line.
+        try:
+            architecture_of(device)
+        except ValueError as error:
+            raise StartError(f"{error}; choose another GPU, or --device cpu") from error
         one = torch.ones(1, 1, device=device)
         torch.mm(one, one)
         torch.cuda.synchronize(device)

@@ -25,6 +25,11 @@ def choose_placement(config: EngineConfig, described: Description, rank: int = 0
     kind = config.device if config.device != "auto" else "cuda" if has_gpu else "cpu"
     if kind == "cuda" and not has_gpu:
         raise StartError(_explain_no_gpu())
+    if kind == "cuda" and torch.version.hip is not None:
+        raise StartError(
+            "This torch is for AMD's GPUs, which the kernels are not made for; use a torch with "
+            "CUDA and an NVIDIA GPU, or choose --device cpu"
+        )
     name = config.dtype
     if name == "auto":
         name = "float32" if kind == "cpu" else described.inspection.config.dtype

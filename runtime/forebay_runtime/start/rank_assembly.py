@@ -104,15 +104,29 @@ def build_runner(
         check_room(config.num_ranks * _cache_bytes(config, model, num_blocks), "KV cache", knob)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
-    # Stages hand each other their states between kernels, which a graph would have to hold too.
-    can_capture = model.placement.device.type == "cuda" and config.pipeline_parallel_size == 1
     return runner_class(
         model,
         cache,
         limits,
         is_batch_invariant=config.batch_invariant,
-        recorder=CudaRecorder() if can_capture and not config.enforce_eager else None,
+        recorder=CudaRecorder() if is_captured(config, model) else None,
     )
+
+
+def is_captured(config: EngineConfig, model: Decoder) -> bool:
+    """Are decode steps captured as graphs?"""
+    if model.placement.device.type != "cuda" or config.enforce_eager:
+        return False
+    # Stages hand each other their states between kernels, which a graph would have to hold too.
+    if config.pipeline_parallel_size > 1:
+        return False
+    if model.waits_for_device:
+        logger.warning(
+            "Captured no decode steps, which makes them slower: no kernel takes this mixture's "
+            "experts as they are packed"
+        )
+        return False
+    return True
 
 
 def _cache_bytes(config: EngineConfig, model: Decoder, num_blocks: int) -> int:

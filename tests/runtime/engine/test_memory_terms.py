@@ -10,7 +10,13 @@ import torch
 from forebay_budget.terms import CUDA_CONTEXT_BYTES, GRAPHS_BYTES, Terms, gpu_overhead_bytes
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
-from forebay_runtime.start.memory import Meter, compare_terms, explain_out_of_memory, split_overhead
+from forebay_runtime.start.memory import (
+    Meter,
+    compare_terms,
+    explain_out_of_memory,
+    open_device,
+    split_overhead,
+)
 from forebay_runtime.start.phases import Phase, Start
 
 MIB = 1024**2
@@ -73,6 +79,10 @@ def _fail_in_driver() -> None:
     raise RuntimeError("CUDA error: out of memory")
 
 
+def _fail_in_library() -> None:
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
 def _fail_on_host() -> None:
     raise MemoryError
 
@@ -82,6 +92,7 @@ def _fail_on_host() -> None:
     [
         pytest.param(_fail_in_capture, "Tried to allocate 2 GiB", id="while a graph was captured"),
         pytest.param(_fail_in_driver, "CUDA error: out of memory", id="by the driver"),
+        pytest.param(_fail_in_library, "CUBLAS_STATUS_ALLOC_FAILED", id="by a library"),
         pytest.param(_fail_on_host, "MemoryError", id="on the host"),
     ],
 )
@@ -100,6 +111,14 @@ def test_another_error_stays_what_it_is() -> None:
         explain_out_of_memory("CUDA graphs", "pass --enforce-eager"),
     ):
         raise RuntimeError("shapes differ")
+
+
+def test_a_gpu_that_is_too_old_is_refused_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    with pytest.raises(StartError, match=r"capability 7\.5; the kernels need 8\.0 or newer"):
+        open_device(torch.device("cuda", 0))
 
 
 def test_a_gpus_overhead_is_told_in_parts_that_add_up() -> None:

@@ -14,8 +14,8 @@ _KEY = CacheKey("NVIDIA H200 sm_90", {"torch": "2.11.0+cu130", "triton": "3.6.0"
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", "where it was")
+def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "where it was"))
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,23 @@ def test_triton_keeps_there_what_it_compiles(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_without_a_folder_the_choice_is_tritons() -> None:
-    assert use_compile_cache(None, _KEY) == Path("where it was")
-    assert os.environ["TRITON_CACHE_DIR"] == "where it was"
+def test_without_a_folder_the_choice_is_tritons(tmp_path: Path) -> None:
+    assert use_compile_cache(None, _KEY) == tmp_path / "where it was"
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "where it was")
 
 
-def test_a_volume_that_takes_nothing_is_said_once_and_served_without(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_asked", [True, False], ids=["the flag's", "Triton's own"])
+def test_a_folder_that_takes_nothing_is_said_once_and_served_without(
+    is_asked: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "full").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "full"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with caplog.at_level(logging.WARNING):
-        folder = use_compile_cache(tmp_path / "full", _KEY)
+        folder = use_compile_cache(tmp_path / "full" if is_asked else None, _KEY)
     [line] = caplog.messages
     assert f"folder={tmp_path / 'full'}" in line
     assert os.environ["TRITON_CACHE_DIR"] == str(folder)

@@ -12,11 +12,18 @@ import torch
 
 pytest.importorskip("triton")
 
+import triton
+from triton.runtime import driver
+
 import unlaunched_kernels
 from engine_play import play
+from forebay_kernels.gpu import rms_norm
+from forebay_kernels.gpu.architecture import SM_90
 from forebay_kernels.gpu.compiling.compilation_count import CompilationCount, watch_compilations
+from forebay_kernels.gpu.compiling.preparation import prepare
+from forebay_kernels.gpu.compiling.shipped_shapes import smollm2_135m
 from forebay_runtime.assembly import build_engine
-from forebay_runtime.config import EngineConfig
+from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.models.placement import Placement
@@ -105,12 +112,51 @@ def test_a_volume_that_fills_up_is_done_without(
     tmp_path: Path, count: CompilationCount, caplog: pytest.LogCaptureFixture
 ) -> None:
     save_tiny(tmp_path)
-    prepare = "forebay_kernels.gpu.compiling.preparation.prepare"
     done = mock.Mock(side_effect=[OSError(28, "No space left on device"), mock.Mock()])
-    with mock.patch(prepare, done), mock.patch("tempfile.tempdir", str(tmp_path)):
+    patched = mock.patch("forebay_kernels.gpu.compiling.preparation.prepare", done)
+    with patched, mock.patch("tempfile.tempdir", str(tmp_path)):
         _compile(tmp_path, tmp_path / "compiled")
     assert done.call_count == 2
     assert "error=No space left on device" in caplog.text
+
+
+class _FullVolume(triton.AsyncCompileMode):
+    """A try that ends as Triton 3.6 ends it, which never notes that it is over."""
+
+    def __exit__(self, *raised: object) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_try_that_failed_leaves_nothing_in_the_way_of_the_next(
+    tmp_path: Path, count: CompilationCount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    some = list(rms_norm.variants(smollm2_135m(SM_90)))[:1]
+    with (
+        mock.patch.object(triton, "AsyncCompileMode", _FullVolume),
+        pytest.raises(OSError, match="No space left"),
+    ):
+        prepare(some)
+    assert prepare(some).num_variants == 1
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(RuntimeError("Failed to find C compiler."), id="no compiler"),
+        pytest.param(subprocess.CalledProcessError(1, ["gcc"]), id="no headers of Python"),
+        pytest.param(FileNotFoundError(2, "No such file", "/opt/cc"), id="CC names none"),
+        pytest.param(AssertionError("libcuda.so cannot found!"), id="no driver"),
+    ],
+)
+def test_a_host_without_what_triton_launches_by_is_told_in_one_sentence(
+    tmp_path: Path, count: CompilationCount, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    save_tiny(tmp_path)
+    monkeypatch.setattr(driver.active, "get_current_device", mock.Mock(side_effect=problem))
+    with pytest.raises(StartError, match="needs a C compiler") as raised:
+        _compile(tmp_path, tmp_path / "compiled")
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.long

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
+from subprocess import CalledProcessError
 from typing import Any
 
 import torch
@@ -43,14 +45,41 @@ class Prepared:
     num_compiled: int
 
 
+class NoDriver(Exception):
+    """Triton cannot talk to the GPU's driver; the message is a sentence that says what it lacks."""
+
+
 def prepare(variants: Iterable[Variant]) -> Prepared:
     """Have each variant compiled for the current device.
 
     In threads: the compiler's passes let go of Python, and its assembler is a process.
-    Raises: what Triton raises for a kernel that does not compile; OSError if the cache takes none.
+    Raises: NoDriver; what Triton raises for a kernel that does not compile; OSError if the cache
+    takes none.
     """
-    count, num_variants = watch_compilations(), 0
+    _open_driver()
+    count = watch_compilations()
     before = count.num_compiled
+    # Triton notes in the context that it compiles in threads; 3.6 does not take that back where one
+    # fails, and would refuse a second try.
+    num_variants = copy_context().run(_warm_up, variants)
+    return Prepared(num_variants, count.num_compiled - before)
+
+
+def _open_driver() -> None:
+    """Have Triton build its bridge to the driver, or find it in the cache, before all else."""
+    try:
+        triton.runtime.driver.active.get_current_device()
+    except (RuntimeError, AssertionError, FileNotFoundError, CalledProcessError) as error:
+        detail = " ".join(str(error).split()) or type(error).__name__
+        raise NoDriver(
+            "Triton could not build what it launches kernels by, for which it needs a C compiler "
+            f"(gcc, or what CC names), Python's headers and libcuda.so.1 ({detail})"
+        ) from error
+
+
+def _warm_up(variants: Iterable[Variant]) -> int:
+    """Compile them; how many there were."""
+    num_variants = 0
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
         triton.AsyncCompileMode(pool),
@@ -63,7 +92,7 @@ def prepare(variants: Iterable[Variant]) -> Prepared:
                 num_warps=variant.launch.num_warps,
                 num_stages=variant.launch.num_stages,
             )
-    return Prepared(num_variants, count.num_compiled - before)
+    return num_variants
 
 
 def _arguments(variant: Variant) -> dict[str, Any]:

@@ -299,10 +299,9 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         constants = _all_constants(
             launch, bits, weights.group_size or None, weights.has_zero_points
         )
-        gate_up = (2 * mixture.intermediate_size, shape.hidden_size)
-        for num_outputs, num_inputs in (gate_up, (shape.hidden_size, mixture.intermediate_size)):
-            is_down = num_outputs == shape.hidden_size
-            yield _variant(shape, launch, constants | {"IS_DOWN": is_down}, num_outputs, num_inputs)
+        inner, hidden = mixture.intermediate_size, shape.hidden_size
+        for is_down, sizes in ((False, (2 * inner, hidden)), (True, (hidden, inner))):
+            yield _variant(shape, launch, constants | {"IS_DOWN": is_down}, *sizes)
 
 
 def _variant(
