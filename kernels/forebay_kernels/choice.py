@@ -18,9 +18,6 @@ from torch import Tensor
 Inputs = ParamSpec("Inputs")
 Result = TypeVar("Result")
 
-INTERPRETED = "triton"
-"""The value of FOREBAY_KERNELS that makes a CPU interpret the GPU's kernels."""
-
 
 @cache
 def uses_triton(device: torch.device) -> bool:
@@ -30,7 +27,7 @@ def uses_triton(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         return True
-    if os.environ.get("FOREBAY_KERNELS", "") != INTERPRETED:
+    if os.environ.get("FOREBAY_KERNELS", "") != "triton":
         return False
     if not is_interpreted():
         raise ValueError(

@@ -100,6 +100,5 @@ __all__ = [
     "sigmoid",
     "silu_mul",
     "softcap",
-    "uses_triton",
     "write_kv",
 ]

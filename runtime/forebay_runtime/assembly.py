@@ -10,8 +10,6 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
 from forebay_budget.stages import largest_stage
 from forebay_budget.terms import (
     Terms,
@@ -43,15 +41,9 @@ from forebay_runtime.start.capacity import (
 from forebay_runtime.start.gpu_room import allowed_bytes, explain_excess
 from forebay_runtime.start.host_memory import memory_limit
 from forebay_runtime.start.kernel_preparation import compile_kernels
-from forebay_runtime.start.memory import (
-    Measurement,
-    Meter,
-    compare_terms,
-    explain_out_of_memory,
-    open_device,
-    plan_terms,
-    split_overhead,
-)
+from forebay_runtime.start.memory import Measurement, compare_terms, plan_terms, split_overhead
+from forebay_runtime.start.meter import Meter
+from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from forebay_runtime.start.phases import Phase, Start
 from forebay_runtime.start.placement_choice import choose_placement
 from forebay_runtime.start.rank_assembly import (
@@ -59,6 +51,7 @@ from forebay_runtime.start.rank_assembly import (
     choose_stage,
     count_room,
     load_model,
+    open_device,
     set_threads,
 )
 from forebay_runtime.start.refusals import check_topology
@@ -229,7 +222,7 @@ def _count_blocks_in_memory(
     model: Decoder, limits: Limits, shape: BlockShape, num_ranks: int
 ) -> int:
     """The blocks for which this process has memory beside the model and a step's work."""
-    sizes, dtype = model.config.sizes, _name(model.placement.dtype)
+    sizes, dtype = model.config.sizes, model.placement.dtype_name
     num_step_tokens, num_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
     taken_bytes = Meter(model.placement.device).used_bytes() + activation_bytes(
         sizes, 1, dtype, num_step_tokens, num_seqs
@@ -267,7 +260,3 @@ def _build_runners(
     runner = build_runner(config, model, num_blocks, limits, ensemble.runner_class)
     ensemble.wait()
     return runner
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -74,19 +74,3 @@ class Drawn(Protocol):
 
     def is_over(self) -> bool:
         """Has the device come so far, and waits perhaps? Never where the host is the device."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """Samples that the host sees at once; implements Drawn."""
-
-    sampled: Sampled
-    token_ids: Any
-
-    def wait(self) -> Sampled:
-        """What the step gave its requests."""
-        return self.sampled
-
-    def is_over(self) -> bool:
-        """Has the device come so far, and waits perhaps? The host computed it by itself."""
-        return False

@@ -32,7 +32,6 @@ class Architecture:
     most_warps_per_sm: int = 64
     most_programs_per_sm: int = 32
     registers_per_sm: int = 65_536
-    most_registers_per_thread: int = 255
 
     @property
     def matrix_instructions(self) -> tuple[str, ...]:
@@ -117,5 +116,3 @@ A100 = Gpu("A100 80GB SXM", SM_80, 108, 80 * 10**9, 2.039e12, 312e12, 624e12, 40
 H100 = Gpu("H100 SXM", SM_90, 132, 80 * 10**9, 3.35e12, 989.5e12, 1_979e12, 50 * KIB**2)
 H200 = Gpu("H200 SXM", SM_90, 132, 141 * 10**9, 4.8e12, 989.5e12, 1_979e12, 50 * KIB**2)
 B200 = Gpu("B200 SXM", SM_100, 148, 180 * 10**9, 8.0e12, 2_250e12, 4_500e12, 126 * KIB**2)
-
-RATED = (A100, H100, H200, B200)

@@ -74,5 +74,5 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         aligned=frozenset(("token_ids", "table", "out"))
         | divisible(**dict.fromkeys(numbers, size)),
         sized_for=f"T={num_rows} N={size}",
-        bytes_moved=2 * num_rows * size * (4 if shape.dtype == "fp32" else 2),
+        bytes_moved=2 * num_rows * size * shape.itemsize,
     )

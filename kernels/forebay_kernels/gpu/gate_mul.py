@@ -93,5 +93,5 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
                 gate_up=0, out=0, gate_up_stride=2 * size, out_stride=size, size=size
             ),
             sized_for=f"T={num_rows} I={size}",
-            bytes_moved=3 * num_rows * size * (4 if shape.dtype == "fp32" else 2),
+            bytes_moved=3 * num_rows * size * shape.itemsize,
         )

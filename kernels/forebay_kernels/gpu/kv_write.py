@@ -167,7 +167,7 @@ def stored_bytes(shape: ModelShape) -> float:
     """What a token's keys and values take in a layer's cache."""
     numbers = 2 * shape.num_kv_heads * shape.head_dim
     if shape.kv_kind == "plain":
-        return numbers * (4 if shape.dtype == "fp32" else 2)
+        return numbers * shape.itemsize
     scales = 0 if shape.kv_kind == "fp8" else 8 * shape.num_kv_heads
     return numbers * (0.5 if shape.kv_kind == "int4" else 1) + scales
 

@@ -82,6 +82,11 @@ class ModelShape:
         return self.num_heads // self.num_kv_heads
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an activation."""
+        return 4 if self.dtype == "fp32" else 2
+
+    @property
     def qkv_size(self) -> int:
         """Numbers of a token's queries, keys and values together."""
         return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim

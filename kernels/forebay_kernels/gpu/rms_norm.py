@@ -102,7 +102,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
 
     Where a block's result is normed too before it is added, that is as before the first layer.
     """
-    size, itemsize = shape.hidden_size, 4 if shape.dtype == "fp32" else 2
+    size = shape.hidden_size
     strides = ("x_stride", "residual_stride", "out_stride")
     pointers = ("x", "residual", "weight", "out")
     launch = TABLE.choose(shape.architecture, size=size)
@@ -118,5 +118,5 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
             launch,
             aligned=frozenset(pointers) | divisible(**dict.fromkeys(strides, size)),
             sized_for=f"T={num_rows}",
-            bytes_moved=(4 if has_residual else 2) * num_rows * size * itemsize,
+            bytes_moved=(4 if has_residual else 2) * num_rows * size * shape.itemsize,
         )

@@ -171,9 +171,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     if shape.has_qk_norm:
         types["norms"] = f"*{shape.norm_dtype}"
     num_rows = 8_192
-    moved = (shape.qkv_size + shape.num_heads * shape.head_dim) * (
-        4 if shape.dtype == "fp32" else 2
-    )
+    moved = (shape.qkv_size + shape.num_heads * shape.head_dim) * shape.itemsize
     norms = "-normed" if shape.has_qk_norm else ""
     sizes = f"d{shape.head_dim}-r{shape.rotary_dim}-h{shape.num_heads}-k{shape.num_kv_heads}{norms}"
     yield Variant(

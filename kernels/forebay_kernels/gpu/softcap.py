@@ -77,5 +77,5 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         launch,
         aligned=frozenset(("x", "out")) | divisible(**dict.fromkeys(numbers, size)),
         sized_for=f"T={num_rows} V={size}",
-        bytes_moved=num_rows * size * (4 + (4 if shape.dtype == "fp32" else 2)),
+        bytes_moved=num_rows * size * (4 + shape.itemsize),
     )

@@ -24,6 +24,11 @@ class Placement:
     kv_cache_dtype: str = "auto"
 
     @property
+    def dtype_name(self) -> str:
+        """As flags and forebay_budget have it."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
     def kv_storage(self) -> tuple[str, torch.dtype]:
         """The kind of KvLayer, and the dtype of those that are plain."""
         if self.kv_cache_dtype in ops.KV_KINDS:

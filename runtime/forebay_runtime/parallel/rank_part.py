@@ -28,13 +28,15 @@ from forebay_runtime.parallel.messages import (
 from forebay_runtime.parallel.rank_link import Meeting, RankLink, join_world
 from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.start.kernel_preparation import compile_kernels
-from forebay_runtime.start.memory import Measurement, Meter, open_device
+from forebay_runtime.start.memory import Measurement
+from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.placement_choice import choose_placement
 from forebay_runtime.start.rank_assembly import (
     build_runner,
     choose_stage,
     count_room,
     load_model,
+    open_device,
     set_threads,
 )
 

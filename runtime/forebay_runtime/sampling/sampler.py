@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from forebay_kernels import ops
+from forebay_kernels.choice import uses_triton
 from forebay_runtime.request import Request
 from forebay_runtime.sampling.pooling import Pooler
 from forebay_runtime.sampling.portable_choice import PortableChoice
@@ -59,7 +59,7 @@ class Sampler:
     def _choice_for(self, logits: Tensor) -> Choice:
         """The form for the model's device, made at its first step."""
         if self._choice is None:
-            if ops.uses_triton(logits.device):
+            if uses_triton(logits.device):
                 # Its kernels are Triton's, which a host without a GPU need not have.
                 from forebay_runtime.sampling.device_choice import DeviceChoice
 

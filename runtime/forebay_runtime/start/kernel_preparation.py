@@ -60,7 +60,7 @@ def reached_shapes(
 ) -> tuple[ModelShape, ...]:
     """All that the model's kernels depend on, once for each way that its matrices are kept."""
     serving = Serving(
-        str(placement.dtype).removeprefix("torch."),
+        placement.dtype_name,
         _KV_KINDS.get(placement.kv_cache_dtype, "plain"),
         config.block_size,
         config.quantization,

@@ -1,19 +1,8 @@
-"""The memory terms of a running engine: as forebay_budget plans them, and as they turned out.
-
-On a CPU they are read from the process's resident memory, on a GPU from torch's allocator and the
-driver.
-"""
+"""The memory terms of a running engine: as forebay_budget plans them, and as they turned out."""
 
 from __future__ import annotations
 
-import gc
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import torch
 
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes
@@ -29,19 +18,16 @@ from forebay_budget.terms import (
     kv_token_bytes,
     weights_bytes,
 )
-from forebay_kernels.gpu.architecture import architecture_of
-from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
 from forebay_runtime.models.topology import Topology
 from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
+from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.phases import Phase, Start
 
 logger = logging.getLogger(__name__)
 
-_TOO_LITTLE = ("can't allocate memory", "out of memory", "status_alloc_failed")
-"""What torch, on a CPU, CUDA's driver, and its libraries say."""
 _TOLERATED_SHARE = 0.05
 _TOLERATED_TERM_BYTES = 256 * 1024**2
 
@@ -56,7 +42,7 @@ def plan_terms(
     """The terms of the largest rank by the formulas that sized the pod."""
     part, tp = largest_stage(inspection, topology.num_stages), topology.num_shards
     config, num_tokens = part.config, limits.max_num_batched_tokens
-    dtype = str(placement.dtype).removeprefix("torch.")
+    dtype = placement.dtype_name
     quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
     activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_seqs)
     overhead = gpu_overhead_bytes(topology.num_ranks)
@@ -68,79 +54,6 @@ def plan_terms(
         overhead = cpu_overhead_bytes(part, kv_cache_bytes + activation)
     weights = weights_bytes(part, tp, dtype, quantization)
     return Terms(weights, kv_cache_bytes, activation, overhead)
-
-
-class Meter:
-    """Memory in use, and the peak since it was last asked to forget."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._is_cpu = device.type == "cpu"
-
-    def used_bytes(self) -> int:
-        """What the process holds: resident on a CPU; on a GPU all that is not free there.
-
-        Of a GPU that was not opened yet nothing is.
-        """
-        if self._is_cpu:
-            return _status_bytes("VmRSS")
-        if not torch.cuda.is_initialized():
-            return 0
-        free, total = torch.cuda.mem_get_info(self._device)
-        return total - free
-
-    def kept_bytes(self) -> int:
-        """What is used or kept for tensors: all of the process on a CPU."""
-        if self._is_cpu:
-            return self.used_bytes()
-        return torch.cuda.memory_reserved(self._device)
-
-    def total_bytes(self) -> int:
-        """All memory of the GPU."""
-        return torch.cuda.mem_get_info(self._device)[1]
-
-    def forget_peak(self) -> None:
-        """Let the next peak count from now."""
-        if not self._is_cpu:
-            torch.cuda.reset_peak_memory_stats(self._device)
-            return
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            logger.warning("Could not reset the peak of resident memory, it includes loading")
-
-    def peak_bytes(self) -> int:
-        """How much more than used_bytes was held for a moment."""
-        if self._is_cpu:
-            return _status_bytes("VmHWM") - _status_bytes("VmRSS")
-        # Of what the allocator holds: what a step gave back to it stays in use.
-        return torch.cuda.max_memory_reserved(self._device) - torch.cuda.memory_reserved(
-            self._device
-        )
-
-    def give_back(self) -> None:
-        """Give back to the device what nobody holds any more."""
-        if not self._is_cpu:
-            gc.collect()
-            torch.cuda.empty_cache()
-
-
-def open_device(device: torch.device) -> None:
-    """Make a GPU's context, and what its libraries hold from their first use on.
-
-    Raises: StartError if there is too little memory for it, or the GPU is too old for the kernels.
-    """
-    if device.type != "cuda":
-        return
-    with explain_out_of_memory("CUDA context", "end what else uses this GPU, or choose another"):
-        # First, as a GPU that torch has no kernels for either fails at the next line.
-        try:
-            architecture_of(device)
-        except ValueError as error:
-            raise StartError(f"{error}; choose another GPU, or --device cpu") from error
-        one = torch.ones(1, 1, device=device)
-        torch.mm(one, one)
-        torch.cuda.synchronize(device)
 
 
 def split_overhead(
@@ -187,47 +100,6 @@ class Measurement:
             + max(0, self._loaded_bytes)
             + runner.graphs_bytes,
         )
-
-
-def _status_bytes(key: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == key:
-            return int(value.split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE")
-
-
-@contextmanager
-def explain_out_of_memory(term: str, knob: str) -> Iterator[None]:
-    """Turn an allocation that failed into a sentence with the term that asked and what to change.
-
-    Raises: StartError.
-    """
-    try:
-        yield
-    except MemoryError as error:
-        raise _out_of_memory(term, knob, error) from error
-    except RuntimeError as error:
-        cause = _find_out_of_memory(error)
-        if cause is None:
-            raise
-        raise _out_of_memory(term, knob, cause) from error
-
-
-def _find_out_of_memory(error: BaseException | None) -> BaseException | None:
-    """The error itself, or one that it came of: a capture that runs out of memory ends with its
-    own, and the driver's has no class."""
-    while error is not None:
-        text = str(error).lower()
-        if isinstance(error, torch.OutOfMemoryError) or any(each in text for each in _TOO_LITTLE):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def _out_of_memory(term: str, knob: str, error: BaseException) -> StartError:
-    detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return StartError(f"There is too little memory for the {term}; {knob} ({detail})")
 
 
 def compare_terms(planned: Terms, measured: Terms) -> tuple[VramTerm, ...]:

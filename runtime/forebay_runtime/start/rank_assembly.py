@@ -17,7 +17,8 @@ from forebay_budget.stages import split_layers
 from forebay_budget.terms import (
     kv_token_bytes,
 )
-from forebay_runtime.config import EngineConfig
+from forebay_kernels.gpu.architecture import architecture_of
+from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.decoder import Decoder, DecoderConfig
@@ -30,10 +31,8 @@ from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.start.gpu_room import allowed_bytes, cache_room_bytes
 from forebay_runtime.start.host_memory import check_room
-from forebay_runtime.start.memory import (
-    Meter,
-    explain_out_of_memory,
-)
+from forebay_runtime.start.meter import Meter
+from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from forebay_runtime.start.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
@@ -42,6 +41,24 @@ logger = logging.getLogger(__name__)
 def set_threads(num_ranks: int) -> None:
     """Share the CPUs of this pod among its ranks."""
     torch.set_num_threads(max(1, usable_cpus() // num_ranks))
+
+
+def open_device(device: torch.device) -> None:
+    """Make a GPU's context, and what its libraries hold from their first use on.
+
+    Raises: StartError if there is too little memory for it, or the GPU is too old for the kernels.
+    """
+    if device.type != "cuda":
+        return
+    with explain_out_of_memory("CUDA context", "end what else uses this GPU, or choose another"):
+        # First, as a GPU that torch has no kernels for either fails at the next line.
+        try:
+            architecture_of(device)
+        except ValueError as error:
+            raise StartError(f"{error}; choose another GPU, or --device cpu") from error
+        one = torch.ones(1, 1, device=device)
+        torch.mm(one, one)
+        torch.cuda.synchronize(device)
 
 
 def choose_stage(described: Description, topology: Topology, rank: int) -> Stage:
@@ -66,7 +83,7 @@ def load_model(
     logger.info(
         "Loaded weights architecture=%s dtype=%s quantization=%s size=%s threads=%d seconds=%.1f",
         sizes.architecture,
-        _name(placement.dtype),
+        placement.dtype_name,
         f"INT{placement.rounded_bits}"
         if placement.rounded_bits
         else described.inspection.quantization,
@@ -135,7 +152,3 @@ def _cache_bytes(config: EngineConfig, model: Decoder, num_blocks: int) -> int:
     dtype = model.placement.kv_cache_dtype
     token_bytes = kv_token_bytes(own, config.tensor_parallel_size, dtype)
     return num_blocks * config.block_size * token_bytes
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -13,7 +13,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.start.memory import explain_out_of_memory
+from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from tiny_model import save_tiny
 
 

@@ -10,14 +10,11 @@ import torch
 from forebay_budget.terms import CUDA_CONTEXT_BYTES, GRAPHS_BYTES, Terms, gpu_overhead_bytes
 from forebay_runtime.config import StartError
 from forebay_runtime.engine import VramTerm
-from forebay_runtime.start.memory import (
-    Meter,
-    compare_terms,
-    explain_out_of_memory,
-    open_device,
-    split_overhead,
-)
+from forebay_runtime.start.memory import compare_terms, split_overhead
+from forebay_runtime.start.meter import Meter
+from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from forebay_runtime.start.phases import Phase, Start
+from forebay_runtime.start.rank_assembly import open_device
 
 MIB = 1024**2
 PLANNED = Terms(1_000 * MIB, 1_000 * MIB, 100 * MIB, 900 * MIB)

@@ -18,11 +18,15 @@ from forebay_kernels.gpu.launch_tables.gemm_dense import TABLE
 from forebay_kernels.gpu.model_shape import ModelShape
 from forebay_kernels.gpu.products.dense_product import dense_product
 from forebay_kernels.gpu.products.product_store import store_product
-from forebay_kernels.gpu.products.split_sum import choose_split, new_parts, split_sum
+from forebay_kernels.gpu.products.split_sum import (
+    INVARIANT_ROWS,
+    choose_split,
+    new_parts,
+    rows_to_launch_for,
+    split_sum,
+)
 from forebay_kernels.gpu.variant import Variant, divisible
-from forebay_kernels.portable.batch_invariant import is_on
 
-_INVARIANT_ROWS = 64
 _NUMBERS = (
     "num_rows",
     "num_outputs",
@@ -115,7 +119,7 @@ def linear(
         return out
     launch = TABLE.choose(
         architecture_of(x.device),
-        num_rows=_INVARIANT_ROWS if is_on() else num_rows,
+        num_rows=rows_to_launch_for(num_rows),
         is_wide=x.dtype.itemsize > 2,
     )
     tiles = launch.tiles
@@ -152,7 +156,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     if not shape.is_batch_invariant:
         return
     launch = TABLE.choose(
-        shape.architecture, num_rows=_INVARIANT_ROWS, is_wide=shape.dtype == "fp32"
+        shape.architecture, num_rows=INVARIANT_ROWS, is_wide=shape.dtype == "fp32"
     )
     num_outputs = 2 * shape.intermediate_size
     for num_inputs in _input_sizes(shape):
@@ -173,9 +177,9 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
                 stride_x=num_inputs,
             ),
             uses_tensor_cores=shape.dtype != "fp32",
-            sized_for=f"{_INVARIANT_ROWS} x {num_inputs} by {num_outputs}",
+            sized_for=f"{INVARIANT_ROWS} x {num_inputs} by {num_outputs}",
             bytes_moved=2 * num_outputs * num_inputs,
-            flops=2 * _INVARIANT_ROWS * num_outputs * num_inputs,
+            flops=2 * INVARIANT_ROWS * num_outputs * num_inputs,
         )
 
 

@@ -17,19 +17,18 @@ from forebay_kernels.gpu.model_shape import Dtype, ModelShape
 from forebay_kernels.gpu.products.product_store import store_product
 from forebay_kernels.gpu.products.quant_product import quant_product
 from forebay_kernels.gpu.products.split_sum import (
+    INVARIANT_ROWS,
     MOST_SPLIT_ROWS,
     choose_split,
     new_parts,
+    rows_to_launch_for,
     split_sum,
 )
 from forebay_kernels.gpu.variant import Launch, Variant, divisible
-from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix
 
 _CHUNK_BYTES = 64
 """Of an output's codes, that a program of few rows takes at a time, unless a group has more."""
-_INVARIANT_ROWS = 64
-"""The launch for so many rows serves all numbers of rows where results must not depend on it."""
 
 
 @triton.jit(
@@ -166,7 +165,7 @@ def quant_linear(
 
 def choose_launch(num_rows: int, architecture: Architecture) -> Launch:
     """The launch for so many rows, or for all numbers of them where results must not tell."""
-    return TABLE.choose(architecture, num_rows=_INVARIANT_ROWS if is_on() else num_rows)
+    return TABLE.choose(architecture, num_rows=rows_to_launch_for(num_rows))
 
 
 def chunk_constants(launch: Launch, bits: int, group_size: int | None) -> dict[str, int | bool]:
@@ -187,7 +186,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     weights = shape.weights
     if weights.format not in ("int4", "int8"):
         return
-    num_rows = (_INVARIANT_ROWS,) if shape.is_batch_invariant else (1, 16, 64, 128)
+    num_rows = (INVARIANT_ROWS,) if shape.is_batch_invariant else (1, 16, 64, 128)
     for rows in num_rows:
         for num_outputs in (2 * shape.intermediate_size, shape.hidden_size, shape.qkv_size):
             yield _variant(shape, rows, num_outputs)

@@ -21,16 +21,14 @@ from forebay_kernels.gpu.products.dense_product import dense_product
 from forebay_kernels.gpu.products.gemm_quant import chunk_constants
 from forebay_kernels.gpu.products.moe_align import moe_align
 from forebay_kernels.gpu.products.quant_product import quant_product
-from forebay_kernels.gpu.products.split_sum import split_sum
+from forebay_kernels.gpu.products.split_sum import INVARIANT_ROWS, rows_to_launch_for, split_sum
 from forebay_kernels.gpu.variant import Launch, Variant, divisible
-from forebay_kernels.portable.batch_invariant import is_on
 from forebay_kernels.quant_matrix import QuantMatrix
 
 _UNIT = 16
 """Bytes in which the table counts, so that a kernel knows what it adds to be aligned."""
 _DENSE_CHUNK_BYTES = {16: 256, 64: 128}
 """Of a dense weight's row that a program takes at a time, by BLOCK_M."""
-_INVARIANT_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ def choose_launch(x: Tensor, experts: Tensor, weights: ExpertWeights) -> Launch:
     num_rows = triton.cdiv(experts.numel(), weights.num_experts)
     return TABLE.choose(
         architecture_of(x.device),
-        num_rows=_INVARIANT_ROWS if is_on() else num_rows,
+        num_rows=rows_to_launch_for(num_rows),
         bits=_bits(weights.first, x.dtype.itemsize),
     )
 
@@ -292,8 +290,8 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     if shape.mixture is None or shape.weights.format == "w8a8":
         return
     weights, mixture = shape.weights, shape.mixture
-    bits = {"dense": 32 if shape.dtype == "fp32" else 16, "int8": 8, "int4": 4}[weights.format]
-    num_rows = (_INVARIANT_ROWS,) if shape.is_batch_invariant else (1, _INVARIANT_ROWS)
+    bits = {"dense": 8 * shape.itemsize, "int8": 8, "int4": 4}[weights.format]
+    num_rows = (INVARIANT_ROWS,) if shape.is_batch_invariant else (1, INVARIANT_ROWS)
     for rows in num_rows:
         launch = TABLE.choose(shape.architecture, num_rows=rows, bits=bits)
         constants = _all_constants(

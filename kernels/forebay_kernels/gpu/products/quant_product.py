@@ -9,14 +9,13 @@ are applied to sums, a group at a time, in float32.
 
 from __future__ import annotations
 
-import os
-
 import triton
 import triton.language as tl
 
+from forebay_kernels.choice import is_interpreted
 from forebay_kernels.quant_matrix import WORD_BYTES
 
-INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
+INTERPRETED = tl.constexpr(is_interpreted())
 _WORD = tl.constexpr(WORD_BYTES)
 
 _SPREAD = """

@@ -15,6 +15,8 @@ from forebay_kernels.portable.batch_invariant import is_on
 
 MOST_SPLIT_ROWS = 16
 """With more, there are programs enough, and parts would be more to move than weights."""
+INVARIANT_ROWS = 64
+"""Whose launch serves all numbers of rows in batch_invariant."""
 _PROGRAMS = 768
 """That are wanted at once: some of every size on each of a GPU's hundred and some multiprocessors,
 so that none waits for the last."""
@@ -51,6 +53,11 @@ def split_sum_kernel(
     if has_residual:
         total += tl.load(residual + places, mask=mask, other=0.0).to(tl.float32)
     tl.store(out + places, total.to(out.dtype.element_ty), mask=mask)
+
+
+def rows_to_launch_for(num_rows: int) -> int:
+    """What a launch is chosen by: one number of rows where results must not depend on it."""
+    return INVARIANT_ROWS if is_on() else num_rows
 
 
 def choose_split(num_rows: int, num_columns: int, num_chunks: int, step: int) -> tuple[int, int]:
@@ -98,7 +105,7 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
     """The one compilation; a model of quantised weights reaches it, and a mixture."""
     if shape.weights.format not in ("int4", "int8") and shape.mixture is None:
         return
-    pointer, num_bytes = f"*{shape.dtype}", torch.finfo(torch.float32).bits // 8
+    pointer = f"*{shape.dtype}"
     yield Variant(
         name=f"split_sum/{shape.dtype}",
         kernel=split_sum_kernel,
@@ -117,5 +124,5 @@ def variants(shape: ModelShape) -> Iterator[Variant]:
         launch=LAUNCH,
         aligned=frozenset({"parts", "bias", "residual", "out"}),
         sized_for=f"8 parts of {shape.hidden_size}",
-        bytes_moved=8 * shape.hidden_size * num_bytes,
+        bytes_moved=8 * shape.hidden_size * 4,
     )
