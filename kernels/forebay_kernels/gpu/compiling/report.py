@@ -24,10 +24,14 @@ _HEAD = """# What the kernels take
 Written by `make kernels-report`, which compiles every kernel that is shipped, for {architectures},
 with Triton {version}. **Nothing in this file was measured on a GPU.**
 
-A name says the kernel and what it is compiled for: `d` the size of a head, `g` query heads of a KV
-head or inputs of a group, `n` and `m` sizes or tiles, then types. Each architecture's columns are
-registers of a thread, KiB of shared memory of a program, and the share of a multiprocessor's warps
-that can be there at a time; a dash: the architecture takes another variant.
+A name says the kernel and what it is compiled for: `d` the size of a head, `r` how much of it is
+rotated, `h` and `k` query and KV heads, `g` inputs of a group (0: a whole row), `n` the width of a
+row, `m` or two numbers with `x` a tile, `e` experts, `b` tokens of a block of the KV cache or, in
+`moe_gemm`, bits of a weight; then types, the kind of cache (`fp8_bits`: where no instruction reads
+FP8), and what else is compiled in (`cap`, `sinks`, `invariant`, `zeros`, `normed`). Each
+architecture's columns are registers of a thread, KiB of shared memory of a program, and the share
+of a multiprocessor's warps that can be there at a time; a dash: the architecture takes another
+variant.
 
 """
 _ESTIMATES = """
@@ -36,6 +40,7 @@ _ESTIMATES = """
 Of one launch at the size that is stated: the bytes that it cannot but read and write and the
 operations that it cannot but do, each by what the GPU's datasheet says of it, and the longer of the
 two times. No kernel is as fast as this, and how near one comes only a GPU can say: `bench/gpu.py`.
+Kernels whose work hangs on lengths or on chance, attention among them, have no such size.
 
 """
 
