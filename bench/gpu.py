@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -145,12 +146,14 @@ def _in_a_process(
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONPATH": _PYTHONPATH, "PYTHONUNBUFFERED": "1"},
+        # A part may start processes, whose output would be waited for after its end.
+        start_new_session=True,
     )
     try:
         output, _ = process.communicate(json.dumps(known), timeout=seconds)
         problem = "" if process.returncode == 0 else f"exit status {process.returncode}"
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         problem = f"took more than {seconds:.0f} s"
     return _split(output, problem)

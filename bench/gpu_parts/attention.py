@@ -12,6 +12,7 @@ from forebay_kernels import ops
 from forebay_kernels.kv_layer import KvLayer, new_kv_layers
 from gpu_parts.figure import Figure
 from gpu_parts.models import config_of
+from gpu_parts.problems import Problems
 from gpu_parts.rates import COPY
 from gpu_parts.run import Run
 from gpu_parts.timing import seconds_of
@@ -43,17 +44,19 @@ _CASES = (
 
 def measure(run: Run) -> Iterator[Figure]:
     """Batches of several sizes over a cache of the same size."""
+    problems = Problems()
     for case in _CASES:
         if run.is_tiny:
             case = replace(case, num_seqs=min(case.num_seqs, 2))
-        num_bytes, seconds = _time(run, case)
-        rate = num_bytes / seconds / 1e9
         cache = "" if case.kind == "plain" else f" in {case.kind}"
-        gib = num_bytes / 2**30
-        what = f"decode attention of {case.model}, {case.num_seqs} sequences, {gib:.2g} GiB{cache}"
-        yield Figure(what, seconds * 1e6, "us")
-        share = rate / run.known[COPY]
-        yield Figure(f"{what}, of copy bandwidth", share, "share", least=case.least)
+        name = f"decode attention of {case.model}, {case.num_seqs} sequences"
+        with problems.of(f"{name}{cache}"):
+            num_bytes, seconds = _time(run, case)
+            what = f"{name}, {num_bytes / 2**30:.2g} GiB{cache}"
+            yield Figure(what, seconds * 1e6, "us")
+            share = num_bytes / seconds / 1e9 / run.known[COPY]
+            yield Figure(f"{what}, of copy bandwidth", share, "share", least=case.least)
+    problems.settle()
 
 
 def _time(run: Run, case: _Case) -> tuple[int, float]:

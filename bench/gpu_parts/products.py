@@ -11,6 +11,7 @@ from forebay_kernels import ops
 from forebay_kernels.quant_matrix import quantise
 from gpu_parts.figure import Figure
 from gpu_parts.models import config_of
+from gpu_parts.problems import Problems
 from gpu_parts.rates import COPY
 from gpu_parts.run import Run
 from gpu_parts.timing import seconds_of
@@ -20,6 +21,7 @@ Product = Callable[[Tensor], Tensor]
 
 def measure(run: Run) -> Iterator[Figure]:
     """All matrices of several layers of Llama-3.1-8B, so that none is left in L2."""
+    problems = Problems()
     for name, num_rows, least in (
         ("bf16", 1, 0.8),
         ("bf16", 16, None),
@@ -28,10 +30,12 @@ def measure(run: Run) -> Iterator[Figure]:
         ("int8", 1, None),
         ("w8a8", 1, None),
     ):
-        share, bytes_per_second = _share(run, name, num_rows)
         what = f"{name} weights of Llama-3.1-8B by {num_rows} row{'s' * (num_rows > 1)}"
-        yield Figure(what, bytes_per_second / 1e9, "GB/s")
-        yield Figure(f"{what}, of copy bandwidth", share, "share", least=least)
+        with problems.of(what):
+            share, bytes_per_second = _share(run, name, num_rows)
+            yield Figure(what, bytes_per_second / 1e9, "GB/s")
+            yield Figure(f"{what}, of copy bandwidth", share, "share", least=least)
+    problems.settle()
 
 
 def _share(run: Run, name: str, num_rows: int) -> tuple[float, float]:

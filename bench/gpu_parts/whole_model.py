@@ -22,6 +22,7 @@ from forebay_runtime.loading.random_weights import write_random_model
 from forebay_runtime.request import Request, SamplingParams
 from gpu_parts.figure import Figure
 from gpu_parts.models import config_of, prefill_flops
+from gpu_parts.problems import Problems
 from gpu_parts.rates import GEMM
 from gpu_parts.run import Run
 
@@ -41,18 +42,22 @@ def _measure(run: Run, model: str, folder: Path) -> Iterator[Figure]:
     write_random_model(folder, config)
     start = time.perf_counter()
     engine = build_engine(engine_config(run, folder))
-    built = time.perf_counter()
-    yield Figure(f"{model}: start, weights and cache", built - start, "s")
     engine.warm_up()
-    yield Figure(f"{model}: start, warm-up", time.perf_counter() - built, "s")
+    yield Figure(f"{model}: start", time.perf_counter() - start, "s")
+    for phase, seconds in engine.startup_seconds.items():
+        yield Figure(f"{model}: start, {phase}", seconds, "s")
     yield from _memory(run, model, engine)
     bench = _Bench(engine, config["vocab_size"])
     yield from _prefill(run, model, bench, config)
+    problems = Problems()
     for num_seqs in run.sizes.batches:
         yield from _decode(run, model, bench, num_seqs)
         if not run.is_tiny and num_seqs >= 8:
-            yield _gaps(model, bench, num_seqs)
+            with problems.of(f"profile of {num_seqs} at once"):
+                yield _gaps(model, bench, num_seqs)
+            bench.finish()
     yield Figure(f"{model}: shapes met cold while serving", engine.num_cold, "", most=0)
+    problems.settle()
 
 
 def engine_config(run: Run, folder: Path) -> EngineConfig:

@@ -1,5 +1,7 @@
 """bench/gpu.py where no GPU is: all of it runs, and needs nothing but torch, Triton and numpy."""
 
+import argparse
+import importlib
 import json
 import os
 import re
@@ -126,3 +128,18 @@ def test_a_file_that_cannot_be_written_is_told_at_once(bare_site, tmp_path):
     assert done.returncode == 1
     assert "file/out.json cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path, monkeypatch):
+    """Its own process has its output's pipe too, which nobody would close before it ends."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    gpu = importlib.import_module("gpu")
+    part = "import subprocess; subprocess.run(['sleep', '600'])"
+    monkeypatch.setattr(gpu, "__file__", str(tmp_path / "part.py"))
+    (tmp_path / "part.py").write_text(part)
+    options = argparse.Namespace(tiny=False, out=tmp_path / "out.json")
+
+    came, problem = gpu._in_a_process(gpu.PARTS[0], [], 0.5, options)
+
+    assert came == []
+    assert problem.startswith("took more than")
