@@ -1,12 +1,32 @@
-"""The kernels' report: estimates by arithmetic that is told."""
+"""docs/kernels-report.md: of what is shipped, and by arithmetic that is told."""
+
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton")
 
-from forebay_kernels.gpu.architecture import H100, H200
+from forebay_kernels.gpu.architecture import H100, H200, SHIPPED
+from forebay_kernels.gpu.compiling.inventory import shipped
 from forebay_kernels.gpu.compiling.report import roofline_seconds
 from forebay_kernels.gpu.variant import Launch, Variant
+
+REPORT = Path(__file__).resolve().parents[2] / "docs/kernels-report.md"
+COLUMNS = 3
+
+
+def reported_names(index: int) -> set[str]:
+    """The kernels that the report has registers of, for one of the architectures."""
+    resources, _, _ = REPORT.read_text().partition("## How fast")
+    rows = [line.strip("| ").split(" | ") for line in resources.splitlines() if line[:2] == "| "]
+    # Behind the head and the line under it.
+    return {row[0] for row in rows[2:] if row[1 + COLUMNS * index] != "–"}
+
+
+@pytest.mark.parametrize("index", range(len(SHIPPED)), ids=[each.name for each in SHIPPED])
+def test_the_report_is_of_what_is_shipped(index):
+    """Where this fails, run `make kernels-report`."""
+    assert reported_names(index) == {variant.name for variant in shipped(SHIPPED[index])}
 
 
 @pytest.mark.parametrize(
