@@ -12,6 +12,7 @@ from forebay_budget.terms import (
     DTYPE_BYTES,
     KV_BITS,
     admissible_tensor_parallel_sizes,
+    describe_divided,
 )
 
 Device = Literal["GPU", "CPU"]
@@ -178,9 +179,9 @@ def _faults_on_gpus(demand: Demand, config: ModelConfig, names: Mapping[str, str
     sizes = admissible_tensor_parallel_sizes(config, demand.quantization.upper())
     if tp not in sizes:
         yield (
-            f"{names['tensor_parallel_size']} is {tp}, but the model ({config.num_heads} heads, "
-            f"{config.num_kv_heads} KV heads, intermediate size {config.intermediate_size}) "
-            f"divides evenly only over {_either(sizes)} GPUs."
+            f"{names['tensor_parallel_size']} is {tp}, but the model "
+            f"({describe_divided(config, demand.quantization.upper())}) divides evenly only over "
+            f"{_either(sizes)} GPUs."
         )
     elif tp > demand.max_gpus_per_node:
         small = [size for size in sizes if size <= demand.max_gpus_per_node]

@@ -95,15 +95,23 @@ def divides_groups(config: ModelConfig, tp: int, quantization: str) -> bool:
     """Do the ranks' shares of every matrix that is cut across its inputs end where groups end?"""
     if tp == 1 or config.is_weight_reordered:
         return True
-    for inputs in _cut_inputs(config):
-        size: int | None = 1
-        if config.weight_bits:
-            size = config.weight_group_size or row_step(config.weight_bits)
-        elif quantization in ROUNDED_BITS:
-            size = choose_group_size(inputs)
-        if size is None or inputs % (tp * size):
-            return False
-    return True
+    steps = ((inputs, _cut_step(config, inputs, quantization)) for inputs in _cut_inputs(config))
+    return not any(step is None or inputs % (tp * step) for inputs, step in steps)
+
+
+def cut_steps(config: ModelConfig, quantization: str) -> list[int]:
+    """How many inputs stay together where a matrix is cut across them; empty where each may go."""
+    if config.is_weight_reordered:
+        return []
+    steps = {_cut_step(config, inputs, quantization) or 1 for inputs in _cut_inputs(config)}
+    return sorted(steps - {1})
+
+
+def _cut_step(config: ModelConfig, inputs: int, quantization: str) -> int | None:
+    """Inputs that stay together in a matrix of so many; None where it cannot be rounded."""
+    if config.weight_bits:
+        return config.weight_group_size or row_step(config.weight_bits)
+    return choose_group_size(inputs) if quantization in ROUNDED_BITS else 1
 
 
 def filling_elements(config: ModelConfig, tp: int, num_elements: int) -> int:

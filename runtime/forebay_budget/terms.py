@@ -12,6 +12,7 @@ from forebay_budget.inspection import PACKED_DTYPE, Inspection, ModelConfig
 from forebay_budget.rounding import (
     Grid,
     choose_grid,
+    cut_steps,
     divides_groups,
     filling_elements,
     stored_grid,
@@ -34,6 +35,8 @@ KV_SCALE_BYTES = {"int8": 4, "int4": 4}
 BLOCK_TOKENS = 16
 """The engine's KV blocks; a request takes whole ones."""
 
+MOST_SHARDS = 8
+"""Of tensor parallelism: it takes links that only the GPUs of one board have."""
 CUDA_CONTEXT_BYTES = GIB // 2
 GRAPHS_BYTES = GIB // 2
 COMMUNICATION_BYTES = 15 * GIB // 100
@@ -215,7 +218,23 @@ def cpu_attention_token_bytes(
 
 def admissible_tensor_parallel_sizes(config: ModelConfig, quantization: str) -> list[int]:
     """The sizes from 1 to 8 that divide the model evenly; the vocabulary is padded instead."""
-    return [tp for tp in range(1, 9) if _divides(config, tp, quantization)]
+    return [tp for tp in range(1, MOST_SHARDS + 1) if _divides(config, tp, quantization)]
+
+
+def describe_divided(config: ModelConfig, quantization: str) -> str:
+    """What of a model tensor parallelism has to divide, to follow the model in brackets."""
+    numbers = (
+        ("{} heads", config.num_heads),
+        ("{} KV heads", config.num_kv_heads),
+        ("intermediate size {}", config.intermediate_size),
+        ("experts of {}", config.expert_intermediate_size),
+        ("a shared expert of {}", config.shared_intermediate_size),
+    )
+    words = [text.format(number) for text, number in numbers if number]
+    if steps := cut_steps(config, quantization):
+        groups = " or ".join(map(str, steps))
+        words.append(f"weights that are quantised in groups of {groups}, which stay whole")
+    return ", ".join(words)
 
 
 def _divides(config: ModelConfig, tp: int, quantization: str) -> bool:

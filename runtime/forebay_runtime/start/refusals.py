@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forebay_budget.inspection import ModelConfig
-from forebay_budget.terms import admissible_tensor_parallel_sizes
+from forebay_budget.terms import MOST_SHARDS, admissible_tensor_parallel_sizes, describe_divided
 from forebay_runtime.config import StartError
 from forebay_runtime.models.topology import Topology
 
@@ -17,11 +17,16 @@ def check_topology(topology: Topology, sizes: ModelConfig, quantization: str) ->
     """
     tp, pp = topology.num_shards, topology.num_stages
     possible = admissible_tensor_parallel_sizes(sizes, quantization)
+    if tp > MOST_SHARDS:
+        raise StartError(
+            f"--tensor-parallel-size {tp} is more than {MOST_SHARDS}, the GPUs of a node that are "
+            f"linked; choose {_either(possible)}, or spread its layers by --pipeline-parallel-size"
+        )
     if tp not in possible:
         raise StartError(
-            f"--tensor-parallel-size {tp} does not divide the model ({sizes.num_heads} heads, "
-            f"{sizes.num_kv_heads} KV heads, intermediate size {sizes.intermediate_size}); choose "
-            f"{_either(possible)}, or spread its layers by --pipeline-parallel-size"
+            f"--tensor-parallel-size {tp} does not divide the model "
+            f"({describe_divided(sizes, quantization)}); choose {_either(possible)}, or spread its "
+            "layers by --pipeline-parallel-size"
         )
     if pp > sizes.num_layers:
         raise StartError(

@@ -1,6 +1,6 @@
 """Quantised weights and caches over several ranks: cut on group borders, they stay the same."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,40 +8,42 @@ import pytest
 
 from forebay_runtime.config import StartError
 from forebay_runtime.parallel.followers import Followers
-from packed_models import METHODS, Method, compressed, save_packed
+from packed_models import METHODS, W8A8, save_packed
 from parallel_play import SIZES, check_spread
 from tiny_model import save_tiny
 
 WIDE = {**SIZES, "head_dim": 32, "intermediate_size": 256}
 """256 inputs are two groups of 128, so that each of two ranks has one."""
 
+BYTES = {"quantization": "INT8"}
+FEW_BITS = {"quantization": "INT4", "kv_cache_dtype": "int4"}
+FUSED = {"hidden_size": 256, "num_attention_heads": 16, "intermediate_size": 256}
+LONG = pytest.mark.long
+
 FORMATS = [
-    pytest.param({"quantization": "INT8"}, 2, 1, id="rounded-to-8-bits"),
-    pytest.param({"quantization": "INT4"}, 2, 2, id="rounded-to-4-bits-in-two-stages"),
-    pytest.param({"kv_cache_dtype": "int8"}, 4, 1, id="a-cache-of-8-bits"),
+    pytest.param("llama", WIDE, BYTES, (2, 1), id="rounded-to-8-bits"),
+    pytest.param("llama", WIDE, FEW_BITS, (2, 2), id="rounded-to-4-bits-in-two-stages"),
+    pytest.param("llama", WIDE, {"kv_cache_dtype": "int8"}, (4, 1), id="a-cache-held-twice"),
+    pytest.param("llama", WIDE, {"kv_cache_dtype": "fp8"}, (2, 1), id="an-fp8-cache", marks=LONG),
+    pytest.param("mixtral", WIDE, FEW_BITS, (2, 1), id="experts"),
+    pytest.param("phi3", FUSED, BYTES, (2, 1), id="fused-matrices", marks=LONG),
 ]
 
 
-@pytest.mark.parametrize(("flags", "tp", "pp"), FORMATS)
+@pytest.mark.parametrize(("family", "sizes", "flags", "spread"), FORMATS)
 def test_formats_made_at_load_are_those_of_one_process(
-    tmp_path: Path, followers: Followers, flags: dict[str, Any], tp: int, pp: int
+    make_model: Callable[..., Path],
+    followers: Followers,
+    family: str,
+    sizes: dict[str, Any],
+    flags: dict[str, Any],
+    spread: tuple[int, int],
 ) -> None:
-    save_tiny(tmp_path, **WIDE)
-    check_spread(tmp_path, followers, tp, pp, **flags)
+    check_spread(make_model(family, **sizes), followers, *spread, **flags)
 
 
-TOKENS = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True, "symmetric": True}
-
-
-def round_inputs_too() -> Method:
-    """Eight bits a weight, and a token's activations rounded by the largest of all ranks."""
-    stated = compressed("int-quantized", 8, symmetric=True, strategy="channel", group_size=None)
-    stated["config_groups"]["group_0"]["input_activations"] = TOKENS
-    return replace(METHODS["bytes"], stated=stated)
-
-
-ALL_METHODS = METHODS | {"activations": round_inputs_too()}
-FEW = ("awq", "gptq-reordered", "activations")
+ALL_METHODS = METHODS | {"w8a8": W8A8}
+FEW = ("awq", "gptq-reordered", "w8a8")
 
 
 def check_method(folder: Path, followers: Followers, method: str, tp: int, pp: int) -> None:
@@ -71,5 +73,5 @@ def test_a_degree_that_would_cut_a_group_is_refused_with_those_that_do_not(
     tmp_path: Path, followers: Followers
 ) -> None:
     save_tiny(tmp_path, **WIDE)
-    with pytest.raises(StartError, match="--tensor-parallel-size 4 does not divide .* 1 or 2"):
+    with pytest.raises(StartError, match="-size 4 does not divide .* in groups of 128, .* 1 or 2"):
         check_spread(tmp_path, followers, 4, 1, quantization="INT8")

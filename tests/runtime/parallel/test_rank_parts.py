@@ -1,10 +1,13 @@
 """Shards, topologies, refusals, and the sentences for how a rank ended."""
 
+import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from forebay_budget.terms import describe_divided
 from forebay_runtime.config import StartError
 from forebay_runtime.models.shard import Shard
 from forebay_runtime.models.topology import Topology
@@ -15,7 +18,8 @@ from forebay_runtime.parallel.rank_loss import (
     describe_exit,
     explain_loss,
 )
-from forebay_runtime.start.refusals import check_gpus
+from forebay_runtime.start.refusals import check_gpus, check_topology
+from observed_builder import SMOLLM2
 
 
 def test_shards_cover_a_total_once_each() -> None:
@@ -111,3 +115,37 @@ def test_fewer_gpus_than_ranks_are_refused() -> None:
     check_gpus(2, 2)
     with pytest.raises(StartError, match="is 4, but torch sees 2 GPUs; give the container 4"):
         check_gpus(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        pytest.param(
+            Topology(2),
+            "2 does not divide the model (9 heads, 3 KV heads, intermediate size 1536); choose 1 "
+            "or 3, or spread its layers by --pipeline-parallel-size",
+            id="heads",
+        ),
+        pytest.param(
+            Topology(9),
+            "9 is more than 8, the GPUs of a node that are linked; choose 1 or 3, or spread its",
+            id="more-than-a-node-has",
+        ),
+        pytest.param(
+            Topology(1, 31),
+            "--pipeline-parallel-size 31 is more than the 30 layers that the model has; choose at",
+            id="layers",
+        ),
+    ],
+)
+def test_what_a_model_cannot_be_spread_over_is_refused(topology: Topology, words: str) -> None:
+    with pytest.raises(StartError, match=re.escape(words)):
+        check_topology(topology, SMOLLM2.config, "None")
+
+
+def test_all_that_has_to_be_divided_is_named() -> None:
+    mixture = replace(SMOLLM2.config, expert_intermediate_size=96, shared_intermediate_size=512)
+    assert describe_divided(mixture, "INT8") == (
+        "9 heads, 3 KV heads, intermediate size 1536, experts of 96, a shared expert of 512, "
+        "weights that are quantised in groups of 32 or 64 or 128, which stay whole"
+    )
