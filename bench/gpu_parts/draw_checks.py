@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from forebay_kernels import reference
-from forebay_kernels.gpu.sampling import Wishes, draw
+from forebay_kernels.gpu.sampling.draw import Wishes, draw
 from gpu_parts.maker import Check, Maker
 
 _NUM_ROWS = 9

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from forebay_kernels.gpu.sampling import _race
+from forebay_kernels.gpu.sampling.race import race
 
 
 @triton.jit
@@ -15,7 +15,7 @@ def winners(chances, keys, out, NUM_NAMES: tl.constexpr, NUM_KEYS: tl.constexpr)
     first = tl.full([NUM_KEYS], 0, tl.int32)
     for name in range(NUM_NAMES):
         names = tl.full([NUM_KEYS], 0, tl.int32) + name
-        came = _race(tl.load(chances + names), names, key)
+        came = race(tl.load(chances + names), names, key)
         first = tl.where(came > leader, names, first)
         leader = tl.maximum(leader, came)
     tl.store(out + rows, first)

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forebay_kernels.gpu.sampling import Wishes, draw
-from forebay_kernels.gpu.score_edits import EditedRows, edit_scores
+from forebay_kernels.gpu.sampling.draw import Wishes, draw
+from forebay_kernels.gpu.sampling.score_edits import EditedRows, edit_scores
 from forebay_runtime.request import Request
 from forebay_runtime.sampling.device_edits import Bits, DeviceEdits
 from forebay_runtime.sampling.token_counts import DeviceTokenCounts

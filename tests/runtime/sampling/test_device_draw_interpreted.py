@@ -36,7 +36,7 @@ def draw_on_device(
     sources: Sequence[int] | None = None,
     edited: torch.Tensor | None = None,
 ) -> list[list[int]]:
-    from forebay_kernels.gpu.sampling import Wishes, draw
+    from forebay_kernels.gpu.sampling.draw import Wishes, draw
 
     def floats(values: Sequence[float]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float32)
