@@ -6,19 +6,14 @@ size are made here, in this order, and none is changed later.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
-from functools import partial
-
 from forebay_budget.stages import largest_stage
 from forebay_budget.terms import (
-    Terms,
     activation_bytes,
     cpu_attention_token_bytes,
     kv_token_bytes,
 )
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.engine import Engine, Warmth, Widths
+from forebay_runtime.engine import Engine, Widths
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.placement import Placement
@@ -38,16 +33,17 @@ from forebay_runtime.start.capacity import (
     choose_num_blocks,
     fit_limits,
 )
-from forebay_runtime.start.gpu_room import allowed_bytes, explain_excess
+from forebay_runtime.start.gpu_room import allowed_bytes
 from forebay_runtime.start.host_memory import memory_limit
 from forebay_runtime.start.kernel_preparation import compile_kernels
-from forebay_runtime.start.memory import Measurement, compare_terms, plan_terms, split_overhead
+from forebay_runtime.start.memory import plan_terms
 from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from forebay_runtime.start.phases import Phase, Start
 from forebay_runtime.start.placement_choice import choose_placement
 from forebay_runtime.start.rank_assembly import (
     build_runner,
+    capture_graphs,
     choose_stage,
     count_room,
     load_model,
@@ -55,13 +51,7 @@ from forebay_runtime.start.rank_assembly import (
     set_threads,
 )
 from forebay_runtime.start.refusals import check_topology
-
-logger = logging.getLogger(__name__)
-
-_MOST_CPU_STEP_SECONDS = 2.0
-"""Everyone who runs waits for a whole step, so where one would take longer it is made smaller."""
-
-_GRAPHS_KNOB = "lower --max-num-seqs, or do without them by --enforce-eager"
+from forebay_runtime.warming import Warming
 
 _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
@@ -113,76 +103,13 @@ def build_engine(
     planned = plan_terms(
         described.inspection, topology, placement, limits, num_blocks * shape.num_bytes
     )
-    warming = Warming(config, planned, start, ensemble)
-    run_every_shape = partial(_run_every_shape, runner, sampler, warming)
+    warming = Warming(config, planned, start, ensemble, runner, sampler)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
     if is_async is None:
         is_async = placement.device.type == "cuda"
-    return Engine(scheduler, runner, sampler, run_every_shape, widths, is_async=is_async)
-
-
-@dataclass(frozen=True)
-class Warming:
-    """What warming an engine's parts is judged by, and who takes part."""
-
-    config: EngineConfig
-    planned: Terms
-    start: Start
-    ensemble: Ensemble
-
-    @property
-    def num_ranks(self) -> int:
-        """This one too."""
-        return self.ensemble.topology.num_ranks
-
-
-def _run_every_shape(runner: ModelRunner, sampler: Sampler, warming: Warming) -> Warmth:
-    """Warm an engine's parts, and measure their memory meanwhile."""
-    start, ensemble = warming.start, warming.ensemble
-    ensemble.begin_measuring()
-    measurement = Measurement(runner)
-    with (
-        start.phase(Phase.SHAPES),
-        explain_out_of_memory(
-            "activations", "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
-        ),
-    ):
-        warmup.run_shapes(runner, sampler)
-    measurement.end_shapes()
-    with start.phase(Phase.GRAPHS), explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
-        runner.capture_graphs()
-    slowest_seconds = warmup.end_warm_up(runner)
-    ensemble.expect_steps(slowest_seconds)
-    measured = ensemble.largest(measurement.terms())
-    device = runner.model.placement.device.type
-    if device == "cuda":
-        _check_promise(warming.config, Meter(runner.model.placement.device))
-    most_step_seconds = _MOST_CPU_STEP_SECONDS if device == "cpu" else None
-    logger.info(
-        "Warmed up seconds=%.1f full_step_seconds=%.2f most_step_seconds=%s",
-        start.seconds[Phase.SHAPES] + start.seconds[Phase.GRAPHS],
-        slowest_seconds,
-        most_step_seconds,
-    )
-    return Warmth(
-        slowest_seconds,
-        compare_terms(warming.planned, measured),
-        most_step_seconds,
-        device,
-        {str(phase): seconds for phase, seconds in start.seconds.items()},
-        split_overhead(measured.overhead_bytes, start, runner.graphs_bytes, warming.num_ranks)
-        if device == "cuda"
-        else (),
-    )
-
-
-def _check_promise(config: EngineConfig, meter: Meter) -> None:
-    most_bytes = allowed_bytes(config.gpu_memory_utilization, meter.total_bytes())
-    excess = explain_excess(meter.used_bytes() + meter.peak_bytes(), most_bytes)
-    if excess is not None:
-        logger.warning("Exceeded the promised memory: %s", excess)
+    return Engine(scheduler, runner, sampler, warming.run, widths, is_async=is_async)
 
 
 def choose_rules(config: EngineConfig, window: int | None) -> Rules:
@@ -247,8 +174,7 @@ def _measure_num_blocks(
     meter.forget_peak()
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
-    with explain_out_of_memory("CUDA graphs", _GRAPHS_KNOB):
-        runner.capture_graphs()
+    capture_graphs(runner)
     return ensemble.least_room(count_room(config, runner))
 
 

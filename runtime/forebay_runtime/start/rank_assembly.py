@@ -146,6 +146,16 @@ def is_captured(config: EngineConfig, model: Decoder) -> bool:
     return True
 
 
+def capture_graphs(runner: ModelRunner) -> None:
+    """Capture its decode steps, where it captures any.
+
+    Raises: StartError if there is too little memory.
+    """
+    knob = "lower --max-num-seqs, or do without them by --enforce-eager"
+    with explain_out_of_memory("CUDA graphs", knob):
+        runner.capture_graphs()
+
+
 def _cache_bytes(config: EngineConfig, model: Decoder, num_blocks: int) -> int:
     """What this rank's cache will take."""
     own = replace(model.config.sizes, num_layers=model.stage.stop - model.stage.start)
