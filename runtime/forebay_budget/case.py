@@ -10,7 +10,7 @@ from forebay_budget import terms
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.rounding import ROUNDED_BITS
-from forebay_budget.stages import largest_stage
+from forebay_budget.stages import longest_config, stage_weights_bytes
 from forebay_budget.terms import BLOCK_TOKENS, Terms, held_tokens
 
 DEFAULT_UTILIZATION = Decimal("0.95")
@@ -54,11 +54,6 @@ class Case:
     demand: Demand
     pp: int = 1
     """Stages of a pipeline."""
-
-    @property
-    def stage(self) -> Inspection:
-        """The largest stage, as if it were a model: what one tensor-parallel group holds."""
-        return largest_stage(self.inspection, self.pp)
 
     @property
     def config(self) -> ModelConfig:
@@ -188,7 +183,9 @@ class Case:
         return held_tokens(self.config, num_tokens, step_tokens)
 
     def kv_token_bytes(self, tp: int) -> int:
-        return terms.kv_token_bytes(self.stage.config, tp, self.kv_cache_dtype)
+        """Bytes that a token takes on a rank with the most layers."""
+        longest = longest_config(self.inspection, self.pp)
+        return terms.kv_token_bytes(longest, tp, self.kv_cache_dtype)
 
     def _cached_token_bytes(self, tp: int, num_seqs: int) -> int:
         return self.kv_token_bytes(tp) + self._attention_token_bytes(tp, num_seqs)
@@ -218,7 +215,7 @@ class Case:
         return fixed + self._activation_bytes(tp, num_seqs)
 
     def _weights_bytes(self, tp: int) -> int:
-        return terms.weights_bytes(self.stage, tp, self.dtype, self.quantization)
+        return stage_weights_bytes(self.inspection, self.pp, tp, self.dtype, self.quantization)
 
     def _activation_bytes(self, tp: int, num_seqs: int) -> int:
         batched = self._batched_tokens(num_seqs)

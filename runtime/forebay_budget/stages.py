@@ -1,4 +1,4 @@
-"""How layers go over the stages of a pipeline, and the largest stage as a model of its own.
+"""How layers go over the stages of a pipeline, each stage as a model of its own, and the largest.
 
 The runtime cuts a model by the same numbers as sizing counts it by.
 """
@@ -6,7 +6,8 @@ The runtime cuts a model by the same numbers as sizing counts it by.
 from dataclasses import replace
 from functools import lru_cache
 
-from forebay_budget.inspection import Inspection, WeightGroup
+from forebay_budget.inspection import PACKED_DTYPE, Inspection, ModelConfig, WeightGroup
+from forebay_budget.terms import weights_bytes
 
 
 def count_stage_layers(
@@ -29,6 +30,7 @@ def count_stage_layers(
     return tuple(counts)
 
 
+@lru_cache(maxsize=64)
 def split_layers(inspection: Inspection, num_stages: int) -> tuple[range, ...]:
     """The layers of each stage, by the files' bytes; layers of a model count alike."""
     config = inspection.config
@@ -43,32 +45,60 @@ def split_layers(inspection: Inspection, num_stages: int) -> tuple[range, ...]:
     return tuple(range(end - count, end) for end, count in zip(ends, counts, strict=True))
 
 
-@lru_cache(maxsize=64)
-def largest_stage(inspection: Inspection, num_stages: int) -> Inspection:
-    """A stage with the most layers and with one of the ends, as if it were a whole model.
-
-    No stage is larger; with three stages or more that with the most layers may have no end, and be
-    smaller by it.
-    """
+def list_stages(inspection: Inspection, num_stages: int) -> tuple[Inspection, ...]:
+    """What the ranks of each stage hold together, as if it were a whole model; the first first."""
     if num_stages == 1:
-        return inspection
+        return (inspection,)
+    last = num_stages - 1
+    return tuple(
+        _stage(inspection, len(layers), num_ends=(index == 0) + (index == last))
+        for index, layers in enumerate(split_layers(inspection, num_stages))
+    )
+
+
+def longest_config(inspection: Inspection, num_stages: int) -> ModelConfig:
+    """The numbers of a stage with the most layers: none has a larger KV cache."""
+    stages = split_layers(inspection, num_stages)
+    return replace(inspection.config, num_layers=max(map(len, stages)))
+
+
+@lru_cache(maxsize=256)
+def stage_weights_bytes(
+    inspection: Inspection, num_stages: int, tp: int, dtype: str, quantization: str
+) -> int:
+    """Bytes of a rank's weights in the stage where they take most, as they are served.
+
+    The stage with the most layers is another where the ends are heavy. Arguments: as of
+    `terms.weights_bytes`.
+    """
+    # Those in the middle are mostly alike.
+    stages = dict.fromkeys(list_stages(inspection, num_stages))
+    return max(weights_bytes(stage, tp, dtype, quantization) for stage in stages)
+
+
+def _stage(inspection: Inspection, num_layers: int, num_ends: int) -> Inspection:
+    """So many layers, and so many of the model's two ends."""
     config = inspection.config
-    num_layers = max(len(layers) for layers in split_layers(inspection, num_stages))
     # A tied head is a copy of its own, where the embedding is on another rank.
-    num_ends = 1 if config.tie_word_embeddings else 2
+    num_matrices = 1 if config.tie_word_embeddings else 2
 
     def share(group: WeightGroup) -> WeightGroup:
-        part, whole = (
-            (1, num_ends) if group.kind == "embedding" else (num_layers, config.num_layers)
-        )
-        return replace(
-            group,
-            num_elements=-(-group.num_elements * part // whole),
-            num_bytes=-(-group.num_bytes * part // whole),
-        )
+        if group.kind == "embedding":
+            part, whole, common = num_ends, num_matrices, 0
+        else:
+            part, whole, common = num_layers, config.num_layers, _common_elements(group, config)
+        num_elements = common - (common - group.num_elements) * part // whole
+        num_bytes = -(-group.num_bytes * num_elements // max(1, group.num_elements))
+        return replace(group, num_elements=num_elements, num_bytes=num_bytes)
 
     return replace(
         inspection,
         config=replace(config, num_layers=num_layers),
-        weights=tuple(share(group) for group in inspection.weights),
+        weights=tuple(map(share, inspection.weights)),
     )
+
+
+def _common_elements(group: WeightGroup, config: ModelConfig) -> int:
+    """What of a group every stage holds: the last norm, which is among the vectors."""
+    is_vectors = group.kind == "replicated" and group.dtype != PACKED_DTYPE
+    return min(group.num_elements, config.hidden_size) if is_vectors else 0

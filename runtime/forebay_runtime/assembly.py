@@ -6,7 +6,7 @@ size are made here, in this order, and none is changed later.
 
 from __future__ import annotations
 
-from forebay_budget.stages import largest_stage
+from forebay_budget.stages import longest_config, split_layers
 from forebay_budget.terms import (
     activation_bytes,
     cpu_attention_token_bytes,
@@ -103,7 +103,8 @@ def build_engine(
     planned = plan_terms(
         described.inspection, topology, placement, limits, num_blocks * shape.num_bytes
     )
-    warming = Warming(config, planned, start, ensemble, runner, sampler)
+    stages = split_layers(described.inspection, topology.num_stages)
+    warming = Warming(config, planned, stages, start, ensemble, runner, sampler)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
@@ -125,7 +126,7 @@ def choose_rules(config: EngineConfig, window: int | None) -> Rules:
 
 def _block_shape(config: EngineConfig, described: Description, placement: Placement) -> BlockShape:
     """A block as the rank with the most layers has it."""
-    part = largest_stage(described.inspection, config.pipeline_parallel_size).config
+    part = longest_config(described.inspection, config.pipeline_parallel_size)
     token_bytes = kv_token_bytes(part, config.tensor_parallel_size, placement.kv_cache_dtype)
     return BlockShape(config.block_size, config.block_size * token_bytes, part.window)
 

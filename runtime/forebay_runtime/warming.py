@@ -31,6 +31,8 @@ class Warming:
 
     config: EngineConfig
     planned: Terms
+    stages: tuple[range, ...]
+    """The layers of each stage."""
     start: Start
     ensemble: Ensemble
     runner: ModelRunner
@@ -50,7 +52,7 @@ class Warming:
         measurement.end_shapes()
         with start.phase(Phase.GRAPHS):
             capture_graphs(self.runner)
-        slowest_seconds = warmup.end_warm_up(self.runner)
+        slowest_seconds = warmup.end_warm_up(self.runner, self.stages)
         self.ensemble.expect_steps(slowest_seconds)
         measured = self.ensemble.largest(measurement.terms())
         most_step_seconds = _MOST_CPU_STEP_SECONDS if device == "cpu" else None

@@ -1,11 +1,18 @@
-"""How layers go over stages, and what the largest stage takes."""
+"""How layers go over stages, and what the largest stages take."""
 
 from dataclasses import replace
 
 import pytest
 
+from forebay_budget.inspection import Inspection
 from forebay_budget.sizing import Demand, Fit, Misfit, size
-from forebay_budget.stages import count_stage_layers, largest_stage, split_layers
+from forebay_budget.stages import (
+    count_stage_layers,
+    list_stages,
+    longest_config,
+    split_layers,
+    stage_weights_bytes,
+)
 from forebay_budget.terms import GIB, kv_token_bytes, weights_bytes
 from observed_builder import LLAMA_13B, SMOLLM2
 
@@ -34,14 +41,50 @@ def test_stages_are_all_layers_in_order(num_stages: int) -> None:
     assert all(stages)
 
 
-def test_the_largest_stage_has_its_layers_and_one_end() -> None:
-    half = largest_stage(SMOLLM2, 2)
-    assert half.config.num_layers == 15
-    # Norms of all layers and the last one are halved; the tied embedding is on both sides.
-    assert weights_bytes(half, 1, "bfloat16") == 106_168_320 + 35_136 + 2 * 49_152 * 576
-    assert 2 * kv_token_bytes(half.config, 1, "bfloat16") == kv_token_bytes(
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("num_stages", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("model", [SMOLLM2, LLAMA_13B], ids=["tied", "untied"])
+def test_the_planned_weights_are_those_of_the_heaviest_stage(
+    model: Inspection, num_stages: int, tp: int
+) -> None:
+    # Two KV heads, as of three some are copied.
+    config = replace(model.config, num_kv_heads=2)
+    model = replace(model, config=config)
+    end = config.vocab_size * config.hidden_size
+    layer = model.weights[1].num_elements // config.num_layers
+    held = []
+    for index, layers in enumerate(split_layers(model, num_stages)):
+        ends = (
+            1
+            if num_stages == 1 and config.tie_word_embeddings
+            else [0, num_stages - 1].count(index)
+        )
+        vectors = (2 * len(layers) + 1) * config.hidden_size
+        held.append(2 * ((len(layers) * layer + ends * end) // tp + vectors))
+    assert stage_weights_bytes(model, num_stages, tp, "bfloat16", "None") == max(held)
+
+
+def test_the_cache_is_that_of_the_stage_with_the_most_layers() -> None:
+    assert [len(layers) for layers in split_layers(SMOLLM2, 3)] == [7, 15, 8]
+    longest = longest_config(SMOLLM2, 3)
+    assert 2 * kv_token_bytes(longest, 1, "bfloat16") == kv_token_bytes(
         SMOLLM2.config, 1, "bfloat16"
     )
+    # The last has eight layers and a copy of the embedding, which is more than seven layers.
+    planned = stage_weights_bytes(SMOLLM2, 3, 1, "bfloat16", "None")
+    assert planned == 2 * (8 * 106_168_320 // 30 + 17 * 576 + 49_152 * 576)
+
+
+def test_which_stage_is_the_heaviest_goes_by_what_is_served() -> None:
+    """Rounding makes layers small, but no embedding."""
+    by_form = {
+        form: [weights_bytes(stage, 1, "bfloat16", form) for stage in list_stages(LLAMA_13B, 3)]
+        for form in ("None", "INT4")
+    }
+    assert by_form["None"].index(max(by_form["None"])) == 1
+    assert by_form["INT4"].index(max(by_form["INT4"])) != 1
+    for form, sizes in by_form.items():
+        assert stage_weights_bytes(LLAMA_13B, 3, 1, "bfloat16", form) == max(sizes)
 
 
 @pytest.mark.parametrize("asked", [None, 3], ids=["found", "asked for"])

@@ -118,11 +118,6 @@ class Decoder:
         return any(layer.waits_for_device for layer in self._layers)
 
     @property
-    def num_layer_kinds(self) -> int:
-        """Layers that differ in more than their weights; those of a kind have the same shapes."""
-        return len(set(self._own_layers))
-
-    @property
     def num_bytes(self) -> int:
         """Bytes of all weights, a tied embedding once."""
         parts = (self._embedding, *self._layers, self._head)

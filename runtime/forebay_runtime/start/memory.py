@@ -6,7 +6,7 @@ import logging
 
 from forebay_budget.inspection import Inspection
 from forebay_budget.quantity import format_bytes
-from forebay_budget.stages import largest_stage
+from forebay_budget.stages import longest_config, stage_weights_bytes
 from forebay_budget.terms import (
     CUDA_CONTEXT_BYTES,
     GRAPHS_BYTES,
@@ -16,7 +16,6 @@ from forebay_budget.terms import (
     cpu_overhead_bytes,
     gpu_overhead_bytes,
     kv_token_bytes,
-    weights_bytes,
 )
 from forebay_runtime.engine import VramTerm
 from forebay_runtime.models.placement import Placement
@@ -39,9 +38,12 @@ def plan_terms(
     limits: Limits,
     kv_cache_bytes: int,
 ) -> Terms:
-    """The terms of the largest rank by the formulas that sized the pod."""
-    part, tp = largest_stage(inspection, topology.num_stages), topology.num_shards
-    config, num_tokens = part.config, limits.max_num_batched_tokens
+    """The most that each term takes of any rank, by the formulas that sized the pod.
+
+    kv_cache_bytes: of a rank with the most layers.
+    """
+    tp, pp = topology.num_shards, topology.num_stages
+    config, num_tokens = longest_config(inspection, pp), limits.max_num_batched_tokens
     dtype = placement.dtype_name
     quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
     activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_seqs)
@@ -51,8 +53,8 @@ def plan_terms(
         num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, tp, kv_dtype)
         token_bytes = cpu_attention_token_bytes(config, dtype, kv_dtype, num_tokens)
         activation += num_cached_tokens * token_bytes
-        overhead = cpu_overhead_bytes(part, kv_cache_bytes + activation)
-    weights = weights_bytes(part, tp, dtype, quantization)
+        overhead = cpu_overhead_bytes(inspection, kv_cache_bytes + activation)
+    weights = stage_weights_bytes(inspection, pp, tp, dtype, quantization)
     return Terms(weights, kv_cache_bytes, activation, overhead)
 
 

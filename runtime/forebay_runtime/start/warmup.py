@@ -7,8 +7,8 @@ writes to the KV cache is overwritten before it is read.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from time import perf_counter as read_clock
 
 import torch
 from torch import Tensor
@@ -70,15 +70,21 @@ def run_shapes(runner: ModelRunner, sampler: Sampler) -> None:
         sampler.sample(result, batch)
 
 
-def end_warm_up(runner: ModelRunner) -> float:
-    """From here on what is new is cold; the seconds that the slowest step would take."""
+def end_warm_up(runner: ModelRunner, stages: Sequence[range]) -> float:
+    """From here on what is new is cold; the seconds that the slowest step would take.
+
+    stages: the layers of each, which take turns within a step.
+    """
     runner.shapes.end_warm_up()
     batch = _prefill_batch(runner.limits, _most_tokens(runner.limits))
-    start = time.perf_counter()
+    start = read_clock()
     # A GPU has only been told of the step when run returns.
     runner.run(batch, num_layers=1).find_broken()
-    elapsed_seconds, model = time.perf_counter() - start, runner.model
-    return elapsed_seconds * model.config.sizes.num_layers / model.num_layer_kinds
+    elapsed_seconds = read_clock() - start
+    layers = runner.model.config.blueprint.layers
+    # Each stage ran one layer of each kind that it has.
+    num_run = sum(len(set(layers[stage.start : stage.stop])) for stage in stages)
+    return elapsed_seconds * len(layers) / num_run
 
 
 def _check_finite(logits: Tensor) -> None:
