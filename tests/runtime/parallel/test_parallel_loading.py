@@ -150,7 +150,8 @@ def test_what_another_rank_cannot_load_is_told_in_its_own_words(
     load_engine(tmp_path, followers, tensor_parallel_size=2, **FLAGS)
     victim = followers.process_ids[0]
     limits = resource.prlimit(victim, resource.RLIMIT_AS)
-    most_bytes = virtual_bytes(victim) + 128 * 2**20
+    # Room for weights and for the heaps of new threads, each of which reserves 64 MiB or 128.
+    most_bytes = virtual_bytes(victim) + 384 * 2**20
     resource.prlimit(victim, resource.RLIMIT_AS, (most_bytes, limits[1]))
     try:
         with pytest.raises(StartError) as refusal:
@@ -158,7 +159,7 @@ def test_what_another_rank_cannot_load_is_told_in_its_own_words(
                 tmp_path,
                 followers,
                 tensor_parallel_size=2,
-                kv_cache_memory_bytes=256 * 2**20,
+                kv_cache_memory_bytes=768 * 2**20,
                 **FLAGS,
             )
     finally:
