@@ -7,15 +7,18 @@ compiled here, in this process and, through the cache, in the next.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from subprocess import CalledProcessError
+from threading import Lock
 from typing import Any
 
 import torch
 import triton
+from triton.runtime.jit import JITFunction
 
 from forebay_kernels.gpu.compiling.compilation_count import watch_compilations
 from forebay_kernels.gpu.variant import Variant
@@ -81,6 +84,7 @@ def _warm_up(variants: Iterable[Variant]) -> int:
     """Compile them; how many there were."""
     num_variants = 0
     with (
+        one_parser_at_a_time(),
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
         triton.AsyncCompileMode(pool),
     ):
@@ -93,6 +97,27 @@ def _warm_up(variants: Iterable[Variant]) -> int:
                 num_stages=variant.launch.num_stages,
             )
     return num_variants
+
+
+@contextmanager
+def one_parser_at_a_time() -> Iterator[None]:
+    """Let threads take turns at parsing kernels meanwhile.
+
+    CPython before 3.13 counts the depth of the tree that it builds for all threads together, and
+    now and then finds that of another one: a SystemError (python/cpython#106905).
+    """
+    owner = next(each for each in JITFunction.__mro__ if "parse" in vars(each))
+    parse, turn = owner.parse, Lock()
+
+    def parse_in_turn(kernel: Any) -> Any:
+        with turn:
+            return parse(kernel)
+
+    owner.parse = parse_in_turn
+    try:
+        yield
+    finally:
+        owner.parse = parse
 
 
 def _arguments(variant: Variant) -> dict[str, Any]:
