@@ -25,8 +25,8 @@ paths = [driver.libdevice_dir, str(folder)]
 _build("launcher", str(source), str(folder), paths, driver.include_dirs, driver.libraries, [])
 
 from forebay_kernels.gpu.architecture import SM_90
-from forebay_kernels.gpu.inventory import shipped
-from forebay_kernels.gpu.compilation import compile_variant
+from forebay_kernels.gpu.compiling.compilation import compile_variant
+from forebay_kernels.gpu.compiling.inventory import shipped
 
 compile_variant(next(iter(shipped(SM_90))), SM_90)
 print(os.getuid(), os.access("/", os.W_OK), *sorted(os.listdir(os.environ["TRITON_CACHE_DIR"])))
