@@ -14,7 +14,6 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
-from forebay_runtime.parallel.messages import Answer
 from forebay_runtime.parallel.vitals import Vitals, die_with
 from forebay_runtime.start.threads import wait_passively
 
@@ -33,6 +32,8 @@ def main(arguments: list[str]) -> None:
     vitals = Vitals(socket.socket(fileno=pulse_fd))
     orders: Connection[Any, Any] = Connection(orders_fd)
     wait_passively()
+    # Slow to import, so only now: a rank that is stopped before it is tied to rank 0 outlives it.
+    from forebay_runtime.parallel.messages import Answer
     from forebay_runtime.parallel.rank_part import RankPart
 
     part = RankPart(rank, meeting_fd)
@@ -59,6 +60,8 @@ def _follow(part: Any, orders: Connection[Any, Any]) -> None:
 
 
 def _tell_last(orders: Connection[Any, Any], error: Exception) -> None:
+    from forebay_runtime.parallel.messages import Answer
+
     text = " ".join(f"{type(error).__name__}: {error}".split())
     try:
         orders.send(Answer(failure=text))
