@@ -15,15 +15,22 @@ def test_a_clock_that_jumps_changes_nothing(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     clock = tmp_path / "clock"
-    clock.write_text("0")
+    set_clock(clock, 0)
     monkeypatch.setenv("FOREBAY_TEST_CLOCK", str(clock))
     with stage.start() as operator:
         stage.apply()
         wait_until("A Job", lambda: stage.node.list("jobs"))
-        clock.write_text(str(seconds))
+        set_clock(clock, seconds)
         stage.wait_ready()
         stage.expect_undisturbed()
         stage.kubectl("delete", "deployment/smollm2")
-        clock.write_text("0")
+        set_clock(clock, 0)
         stage.expect_undisturbed()
         assert "Wall clock was set" in operator.log
+
+
+def set_clock(clock: Path, seconds: int) -> None:
+    """Move the operator's clock; it reads at any time, so the file is never there half-written."""
+    written = clock.with_suffix(".new")
+    written.write_text(str(seconds))
+    written.replace(clock)
