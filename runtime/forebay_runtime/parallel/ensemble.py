@@ -26,7 +26,7 @@ from forebay_runtime.parallel.messages import (
     Message,
     Prepare,
 )
-from forebay_runtime.parallel.rank_link import Meeting, RankLink, join_world, leave_world
+from forebay_runtime.parallel.rank_link import Meeting, RankLink, join_world
 from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 
@@ -106,9 +106,3 @@ class Ensemble:
     def _begin(self, message: Message) -> None:
         if self._followers is not None:
             self._followers.begin_asking(message)
-
-
-def disband(followers: Followers) -> None:
-    """End the other ranks, and forget them."""
-    followers.close()
-    leave_world()

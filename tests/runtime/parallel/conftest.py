@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from forebay_runtime.parallel.ensemble import disband
 from forebay_runtime.parallel.followers import Followers
+from forebay_runtime.parallel.rank_link import leave_world
 from parallel_play import SIZES
 from tiny_model import save_tiny
 
@@ -17,7 +17,8 @@ def followers() -> Iterator[Followers]:
     """Three others: with this process four ranks, of which a test uses as many as it needs."""
     ranks = Followers(4, most_silent_seconds=120)
     yield ranks
-    disband(ranks)
+    ranks.close()
+    leave_world()
 
 
 @pytest.fixture(scope="package")
