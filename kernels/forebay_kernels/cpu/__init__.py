@@ -1,0 +1,1 @@
+"""The CPU's kernels: C++ behind a C interface, and what calls it."""

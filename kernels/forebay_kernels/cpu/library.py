@@ -1,0 +1,61 @@
+"""The shared library of the CPU's kernels, and the set of instructions that it uses."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from functools import cache
+from pathlib import Path
+
+ISA_VARIABLE = "FOREBAY_CPU_ISA"
+"""Forces a set of instructions, by its name."""
+
+_PATH = Path(__file__).with_name("_native.so")
+
+logger = logging.getLogger(__name__)
+
+
+@cache
+def native() -> ctypes.CDLL | None:
+    """The library, with the set of instructions chosen; None where it was not built.
+
+    Raises: ValueError if the set that was asked for is unknown, or this processor lacks it.
+    """
+    if os.environ.get("FOREBAY_KERNELS", "") in ("torch", "triton"):
+        return None
+    if not _PATH.exists():
+        logger.warning(
+            "The CPU kernels were not built, as there was no C++ compiler when forebay was "
+            "installed: a CPU runs torch's operators, which are slower. Install g++ or clang++ and "
+            "then forebay again."
+        )
+        return None
+    library = ctypes.CDLL(str(_PATH))
+    library.fb_isa_name.restype = ctypes.c_char_p
+    asked = os.environ.get(ISA_VARIABLE, "")
+    if asked:
+        library.fb_use_isa(_find_isa(library, asked))
+    return library
+
+
+def isa_names(library: ctypes.CDLL) -> dict[str, bool]:
+    """Every set of instructions, from the least to the most, and whether it can be used here."""
+    names: dict[str, bool] = {}
+    while (name := library.fb_isa_name(len(names))) is not None:
+        names[name.decode()] = bool(library.fb_isa_is_usable(len(names)))
+    return names
+
+
+def isa_in_use(library: ctypes.CDLL) -> str:
+    """The name of the set in use."""
+    return list(isa_names(library))[int(library.fb_isa())]
+
+
+def _find_isa(library: ctypes.CDLL, asked: str) -> int:
+    names = isa_names(library)
+    if not names.get(asked, False):
+        usable = ", ".join(name for name, is_usable in names.items() if is_usable)
+        why = "this processor or this build lacks" if asked in names else "there is no"
+        raise ValueError(f"{ISA_VARIABLE}={asked}: {why} such a set; possible here are {usable}")
+    return list(names).index(asked)
