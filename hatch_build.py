@@ -11,7 +11,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+class NativeBuildHook(BuildHookInterface):
     """What hatchling calls before it gathers a wheel's files, in an editable install too."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
