@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator kernels-report model kube cluster
+.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator kernels-report model kube cluster native
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,11 +20,11 @@ demo-down: python ## stop what the demo and the tests started, and keep what was
 
 clean: python ## stop what runs and remove what was built
 	@$(PYTHON) e2e/lib/demo.py clean
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis kernels/forebay_kernels/cpu/_native.so kernels/forebay_kernels/cpu/_objects
 
 test: lint types unit e2e ## everything but the long suites
 
-test-long: $(VENV)/made model kube cluster ## the suites that are too long for `make test`
+test-long: native model kube cluster ## the suites that are too long for `make test`
 	KUBECONFIG= $(BIN)/pytest -m long tests e2e
 
 lint: $(VENV)/made ## style, formatting and the import rules
@@ -36,7 +36,7 @@ types: $(VENV)/made ## mypy, strict
 	$(BIN)/mypy
 	$(BIN)/mypy e2e/lib/*.py
 
-unit: $(VENV)/made model kube ## unit, property, component and contract tests
+unit: native model kube ## unit, property, component and contract tests
 	$(BIN)/pytest -m 'not long' tests
 
 e2e: $(VENV)/made cluster ## the stories, on a cluster that this makes if there is none
@@ -59,6 +59,9 @@ kube: python ## the control plane that component tests start: Kubernetes' own, k
 
 cluster: python ## a cluster with the operator in it, and nothing served
 	@$(PYTHON) e2e/lib/demo.py cluster
+
+native: $(VENV)/made ## the CPU's kernels, compiled again where their source has changed
+	@$(BIN)/python kernels/forebay_kernels/cpu/build.py --quiet
 
 $(VENV)/made: pyproject.toml constraints.txt | python
 	@$(PYTHON) e2e/lib/environments.py $(VENV)

@@ -11,15 +11,17 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class NativeBuildHook(BuildHookInterface):
+class NativeBuildHook(BuildHookInterface[Any]):
     """What hatchling calls before it gathers a wheel's files, in an editable install too."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the library, if there is a compiler."""
         del version
-        if self.target_name != "wheel":
+        path = Path(self.root) / "kernels" / "forebay_kernels" / "cpu" / "build.py"
+        # The operator's image is built of its own sources alone.
+        if self.target_name != "wheel" or not path.exists():
             return
-        build = _load_build(Path(self.root))
+        build = _load_build(path)
         try:
             library = build.build()
         except build.CannotBuild as exc:
@@ -32,9 +34,8 @@ class NativeBuildHook(BuildHookInterface):
         build_data["pure_python"] = False
 
 
-def _load_build(root: Path) -> Any:
+def _load_build(path: Path) -> Any:
     """build.py, by its path: the package is not installed yet."""
-    path = root / "kernels" / "forebay_kernels" / "cpu" / "build.py"
     spec = spec_from_file_location("forebay_native_build", path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(path)

@@ -9,11 +9,21 @@ from pathlib import Path
 
 from home import REPOSITORY
 
-_SHARED = ("Containerfile", ".dockerignore", "constraints.txt", "pyproject.toml", "LICENSE")
+_SHARED = (
+    "Containerfile",
+    ".dockerignore",
+    "constraints.txt",
+    "pyproject.toml",
+    "LICENSE",
+    "hatch_build.py",
+)
 _SOURCES = {
     "operator": (*_SHARED, "operator", "runtime/forebay_budget"),
     "runtime": (*_SHARED, "runtime", "kernels"),
 }
+
+_BUILT = {"__pycache__", "_native.so", "_objects"}
+"""What of the sources' folders is built, and goes into no image."""
 
 
 def image_tag(target: str, repository: Path = REPOSITORY) -> str:
@@ -31,5 +41,5 @@ def _find_sources(target: str, repository: Path) -> Iterator[Path]:
         if path.is_file():
             yield path
         for file in path.rglob("*"):
-            if file.is_file() and "__pycache__" not in file.parts:
+            if file.is_file() and not _BUILT.intersection(file.parts):
                 yield file
