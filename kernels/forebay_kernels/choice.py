@@ -1,4 +1,6 @@
-"""Which form of the operations runs on a device.
+"""Which form of an operation runs: by the device of what it takes.
+
+What stands for a tensor while a program is recorded goes to `cpu.recording`, whatever the device.
 
 Triton's kernels run on CUDA devices, and under Triton's interpreter on a CPU, where
 FOREBAY_KERNELS=triton asks for it: slow, and exact enough to test with.
@@ -14,6 +16,8 @@ from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
+
+from forebay_kernels.cpu.recorded import CannotRecord, Recorded
 
 Inputs = ParamSpec("Inputs")
 Result = TypeVar("Result")
@@ -41,6 +45,23 @@ def is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
+def recordable(operation: Callable[Inputs, Result]) -> Callable[Inputs, Result]:
+    """An operation that becomes an instruction where its first argument is recorded.
+
+    The instruction is cpu.recording's function of the same name; an operation without one raises
+    CannotRecord there.
+    """
+    name = operation.__name__
+
+    @wraps(operation)
+    def run(*args: Inputs.args, **kwargs: Inputs.kwargs) -> Result:
+        if isinstance(args[0], Recorded):
+            return cast(Result, _instruction(name)(*args, **kwargs))
+        return operation(*args, **kwargs)
+
+    return run
+
+
 def by_device(portable: Callable[Inputs, Result], module: str) -> Callable[Inputs, Result]:
     """An operation that is gpu.MODULE's, by the same name, where its first tensor's device has it.
 
@@ -49,6 +70,7 @@ def by_device(portable: Callable[Inputs, Result], module: str) -> Callable[Input
     name = portable.__name__
     kernel = cache(lambda: getattr(import_module(f"forebay_kernels.gpu.{module}"), name))
 
+    @recordable
     @wraps(portable)
     def run(*args: Inputs.args, **kwargs: Inputs.kwargs) -> Result:
         first = cast(Tensor, args[0])
@@ -58,6 +80,14 @@ def by_device(portable: Callable[Inputs, Result], module: str) -> Callable[Input
         return cast(Result, kernel()(*args, **kwargs))
 
     return run
+
+
+def _instruction(name: str) -> Callable[..., object]:
+    recording = import_module("forebay_kernels.cpu.recording")
+    found: Callable[..., object] | None = getattr(recording, name, None)
+    if found is None:
+        raise CannotRecord(f"a program has no instruction for {name}")
+    return found
 
 
 def refuse_interpreted(dtype: torch.dtype) -> None:

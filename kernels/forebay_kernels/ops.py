@@ -1,45 +1,52 @@
 """The one door to the kernels: models import operations from here and never ask which runs.
 
 What has a kernel of its own for some devices is chosen by the tensors at hand; the rest is torch.
+Where a program is recorded, operations are its instructions.
 """
 
 import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
-from forebay_kernels.choice import by_device, uses_triton
+from forebay_kernels.choice import by_device, recordable, uses_triton
+from forebay_kernels.cpu.recorded import Recorded
 from forebay_kernels.experts import Experts, group_experts
 from forebay_kernels.gpu.attention.plan import DeviceAttentionPlan
 from forebay_kernels.int8_linear import Int8Linear
 from forebay_kernels.kv_layer import KV_KINDS, KvLayer, new_kv_layers
 from forebay_kernels.linear import Linear
-from forebay_kernels.portable import attention, elementwise, kv_write, residual
+from forebay_kernels.portable import attention, elementwise, kv_write, residual, routing
 from forebay_kernels.portable.attention import AttentionPlan as PortableAttentionPlan
 from forebay_kernels.portable.batch_invariant import batch_invariant, by_rows, is_on
 from forebay_kernels.portable.batch_invariant import paged_attention as _attend_one_by_one
 from forebay_kernels.portable.elementwise import rope_table
-from forebay_kernels.portable.routing import choose_experts, group_by_expert
+from forebay_kernels.portable.routing import group_by_expert
 from forebay_kernels.quant_linear import QuantLinear
 from forebay_kernels.ragged import Ragged
 from forebay_kernels.rotation import HeadNorms, Rotation
 
+add = recordable(elementwise.add)
 add_rms_norm = by_device(residual.add_rms_norm, "rms_norm")
+choose_experts = recordable(routing.choose_experts)
 embedding = by_device(elementwise.embedding, "embedding")
 gelu_tanh_mul = by_device(by_rows(elementwise.gelu_tanh_mul), "gate_mul")
+join_heads = recordable(elementwise.join_heads)
 rms_norm = by_device(by_rows(elementwise.rms_norm), "rms_norm")
 rotate_and_write = by_device(kv_write.rotate_and_write, "rotate_and_write")
-sigmoid = by_rows(elementwise.sigmoid)
+scale = recordable(elementwise.scale)
+sigmoid = recordable(by_rows(elementwise.sigmoid))
 silu_mul = by_device(by_rows(elementwise.silu_mul), "gate_mul")
 softcap = by_device(by_rows(elementwise.softcap), "softcap")
+widen = recordable(elementwise.widen)
 write_kv = by_device(kv_write.write_kv, "kv_write")
 
 
-def adds_in_norm(device: torch.device) -> bool:
+def adds_in_norm(x: Tensor) -> bool:
     """Is what a block gives cheapest added where the next norm reads it, by add_rms_norm?
 
-    Else where it is computed, by Linear.add_to.
+    Else where it is computed, by Linear.add_to. x: the residual stream.
     """
-    return uses_triton(device)
+    return not isinstance(x, Recorded) and uses_triton(x.device)
 
 
 AttentionPlan = PortableAttentionPlan | DeviceAttentionPlan
@@ -53,6 +60,7 @@ def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> Atten
     return PortableAttentionPlan(ragged, block_size, dtype)
 
 
+@recordable
 def paged_attention(
     q: Tensor, layer: KvLayer, plan: AttentionPlan, rule: AttentionRule = FULL_ATTENTION
 ) -> Tensor:
@@ -83,6 +91,7 @@ __all__ = [
     "QuantLinear",
     "Ragged",
     "Rotation",
+    "add",
     "add_rms_norm",
     "adds_in_norm",
     "batch_invariant",
@@ -91,14 +100,17 @@ __all__ = [
     "gelu_tanh_mul",
     "group_by_expert",
     "group_experts",
+    "join_heads",
     "new_kv_layers",
     "paged_attention",
     "plan_attention",
     "rms_norm",
     "rope_table",
     "rotate_and_write",
+    "scale",
     "sigmoid",
     "silu_mul",
     "softcap",
+    "widen",
     "write_kv",
 ]

@@ -73,6 +73,26 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return functional.gelu(gate_up[:, :size], approximate="tanh").mul_(gate_up[:, size:])
 
 
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Their sum. Shapes: x, y, out [T, N]."""
+    return x + y
+
+
+def scale(x: Tensor, factor: Tensor) -> Tensor:
+    """Their product. Shapes: x, out [T, N]; factor [], of x's dtype."""
+    return x * factor
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """The heads of each token side by side. Shapes: x [T, H, D]; out [T, H * D]."""
+    return x.flatten(1)
+
+
+def widen(x: Tensor) -> Tensor:
+    """The same numbers in float32."""
+    return x.float()
+
+
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + exp(-x)). Shapes: x, out [T, N]."""
     return torch.sigmoid(x)

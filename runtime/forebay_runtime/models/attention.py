@@ -62,4 +62,4 @@ class Attention:
         """Attend by x [T, h], whose keys and values are cached, and add to residual."""
         q = ops.rotate_and_write(self._qkv(x), self._head_norms, rotation, cache, plan.slots)
         out = ops.paged_attention(q, cache, plan, self._rule)
-        self._out.add_to(residual, out.flatten(1))
+        self._out.add_to(residual, ops.join_heads(out))

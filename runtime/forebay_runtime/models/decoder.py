@@ -159,7 +159,7 @@ class Decoder:
             shape = (len(token_ids), self.config.sizes.hidden_size)
             return self.link.receive(torch.empty(shape, dtype=dtype, device=device))
         x = self._embedding(token_ids)
-        return x if self._embedding_scale is None else x * self._embedding_scale
+        return x if self._embedding_scale is None else ops.scale(x, self._embedding_scale)
 
     def _end(self, x: Tensor) -> Tensor:
         """Hand on what this rank's last layer made; rank 0 gets what the model's last one did."""
@@ -197,7 +197,7 @@ class Decoder:
         logits = self._head(self.normed(hidden))
         cap = self.config.blueprint.logit_softcap
         logits = logits if cap is None else ops.softcap(logits, cap)
-        logits = logits.float() if out is None else out.copy_(logits)
+        logits = ops.widen(logits) if out is None else out.copy_(logits)
         if not self.stage.is_first:
             self.link.give(logits)
         return logits

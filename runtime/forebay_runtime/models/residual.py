@@ -30,14 +30,14 @@ class Residual:
 
     def add(self, x: Tensor) -> None:
         """Add x [T, h], which may be written over."""
-        if ops.adds_in_norm(x.device):
+        if ops.adds_in_norm(x):
             self._sum, self._waiting = self.total(), x
         else:
-            self._sum = self.total() + x
+            self._sum = ops.add(self.total(), x)
 
     def add_product(self, linear: Product, x: Tensor) -> None:
         """Add the product of x [T, I]."""
-        if ops.adds_in_norm(x.device):
+        if ops.adds_in_norm(x):
             self.add(linear(x))
         else:
             self._sum = linear.add_to(self.total(), x)
@@ -45,5 +45,5 @@ class Residual:
     def total(self) -> Tensor:
         """The stream itself, with all that was added: [T, h]."""
         if self._waiting is not None:
-            self._sum, self._waiting = self._sum + self._waiting, None
+            self._sum, self._waiting = ops.add(self._sum, self._waiting), None
         return self._sum

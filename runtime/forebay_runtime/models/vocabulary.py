@@ -42,13 +42,14 @@ class Head:
         """embedding: that whose rows are the head's too, where they are tied and it is here."""
         self._link = link
         self._vocab_size = sizes.vocab_size
+        num_rows = own_vocabulary(sizes.vocab_size, link.shard.size)
+        self._is_exact = num_rows * link.shard.size == sizes.vocab_size
         self.num_bytes = 0
         if embedding is not None and sizes.tie_word_embeddings:
             # Repacked it would be held twice, as rows are looked up in the original.
             self._linear = ops.Linear(embedding.weight, repack=False)
             return
         name = _EMBEDDING if sizes.tie_word_embeddings else _HEAD
-        num_rows = own_vocabulary(sizes.vocab_size, link.shard.size)
         self._linear = ops.Linear(
             reader.vocabulary(name, sizes.vocab_size, sizes.hidden_size, num_rows)
         )
@@ -56,4 +57,5 @@ class Head:
 
     def __call__(self, normed: Tensor) -> Tensor:
         """Shapes: normed [T, h]; out [T, V] in the model's dtype."""
-        return self._link.join(self._linear(normed))[:, : self._vocab_size]
+        scores = self._link.join(self._linear(normed))
+        return scores if self._is_exact else scores[:, : self._vocab_size]
