@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ class KvLayer:
 def new_kv_layers(
     num_layers: int, shape: Sequence[int], kind: str, dtype: torch.dtype, device: torch.device
 ) -> tuple[KvLayer, ...]:
-    """Layers of zeros, every page of them touched.
+    """Layers of zeros. A GPU's are allocated at once; a CPU's pages as each is first written to.
 
     shape: (P, B, K, D) of each. dtype: the model's.
     Raises: ValueError if the kind is none, or D is odd where two numbers share a byte.
@@ -74,11 +75,24 @@ def new_kv_layers(
     k, v = (each.unflatten(1, (*rows, head_dim)) for each in (k, v))
     if kind in ("plain", "fp8"):
         return tuple(KvLayer(k[i], v[i], kind=kind) for i in range(num_layers))
-    scale = torch.empty(2, num_layers, *rows, dtype=torch.float32, device=device).zero_()
+    scale = _new_zeros((2, num_layers, *rows), torch.float32, device)
     return tuple(KvLayer(k[i], v[i], scale[0, i], scale[1, i], kind) for i in range(num_layers))
 
 
 def _aligned_zeros(num_rows: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Rows of zeros [num_rows, size], each of which begins where vectors of bytes may be read."""
     padded = -(-size // _ALIGNMENT) * _ALIGNMENT
-    return torch.empty(num_rows, padded, dtype=dtype, device=device).zero_()[:, :size]
+    return _new_zeros((num_rows, padded), dtype, device)[:, :size]
+
+
+def _new_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; on a CPU of pages that the kernel gives when they are written to, 3 us a token.
+
+    A cache is sized for the most that may come: what never came would be held for nothing.
+    """
+    num_items = math.prod(shape)
+    if device.type != "cpu" or not num_items:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, num_items * dtype.itemsize, flags=flags)
+    return torch.frombuffer(pages, dtype=dtype).view(*shape)

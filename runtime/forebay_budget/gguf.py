@@ -11,6 +11,7 @@ import os
 import struct
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -101,30 +102,32 @@ class _Reader:
         self._items_left = MAX_ARRAY_ITEMS
         self.position = 0
         self.size = _size_of(stream)
+        self._end = min(MAX_HEADER_BYTES, math.inf if self.size is None else self.size)
 
     def read(self, num_bytes: int) -> bytes:
-        self.expect(num_bytes)
+        end = self.position + num_bytes
+        if end > self._end:
+            self.expect(num_bytes)
         data = self._stream.read(num_bytes)
         if len(data) != num_bytes:
             raise _Malformed(f"it ends after {self.position + len(data)} bytes, within its header")
-        self.position += num_bytes
+        self.position = end
         return data
 
     def expect(self, num_bytes: int) -> None:
         """Refuse a count before anything is allocated for it."""
-        left = MAX_HEADER_BYTES - self.position
         if self.size is not None and num_bytes > self.size - self.position:
             raise _Malformed(f"it ends after {self.size} bytes, within its header")
-        if num_bytes > left:
+        if num_bytes > MAX_HEADER_BYTES - self.position:
             raise _Malformed(f"its header is longer than {MAX_HEADER_BYTES} bytes")
 
     def unpack(self, code: str) -> Any:
         return struct.unpack(f"<{code}", self.read(struct.calcsize(f"<{code}")))[0]
 
     def text(self) -> str:
-        num_bytes = self.unpack("Q")
-        self.expect(num_bytes)
+        (num_bytes,) = _LENGTH.unpack(self.read(_LENGTH.size))
         if num_bytes > MAX_STRING_BYTES:
+            self.expect(num_bytes)
             raise _Malformed(f"a string at byte {self.position} has {num_bytes} bytes")
         data = self.read(num_bytes)
         try:
@@ -155,10 +158,11 @@ class _Reader:
         least_bytes = 8 if kind == _STRING else 12
         self.expect(num_items * least_bytes)
         self._count(num_items)
+        read = self.text if kind == _STRING else partial(self.value, kind, nesting + 1)
         if is_wanted:
-            return [self.value(kind, nesting + 1) for _ in range(num_items)]
+            return [read() for _ in range(num_items)]
         for _ in range(num_items):
-            self.value(kind, nesting + 1)
+            read()
         return None
 
     def _count(self, num_items: int) -> None:
@@ -180,6 +184,7 @@ _SCALARS: dict[int, str] = {
     11: "q",
     12: "d",
 }
+_LENGTH = struct.Struct("<Q")
 _STRING = 8
 _ARRAY = 9
 

@@ -124,7 +124,7 @@ class Decoder:
         return self._norm.nbytes + sum(part.num_bytes for part in parts if part is not None)
 
     def new_cache(self, num_blocks: int, block_size: int) -> KvCache:
-        """A cache of zeros in the placement's number format, every page of it touched."""
+        """A cache of zeros in the placement's number format."""
         sizes, placement = self.config.sizes, self.placement
         num_heads = self.link.shard.of_copies(sizes.num_kv_heads).share(sizes.num_kv_heads)
         shape = (num_blocks, block_size, num_heads, sizes.head_dim)

@@ -6,6 +6,7 @@ answer while that takes its seconds.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,9 @@ def load_model(
     tokenizer, template = read_text_parts(path, options.chat_template)
     from forebay_runtime.assembly import build_engine
 
+    # All that was imported stays.
+    gc.freeze()
+    gc.enable()
     config = replace(config, model_path=path)
     engine = build_engine(config, tokenizer.eos_token_ids, followers)
     return Model(engine, tokenizer, template, config)

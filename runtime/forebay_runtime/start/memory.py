@@ -93,7 +93,10 @@ class Measurement:
     def terms(self) -> Terms:
         """What each was, once graphs are captured."""
         runner = self._runner
-        held_bytes = runner.model.num_bytes + runner.cache_bytes
+        held_bytes = runner.model.num_bytes
+        if runner.model.placement.device.type != "cpu":
+            # A CPU gives a cache's pages as they are written to, which no request has done yet.
+            held_bytes += runner.cache_bytes
         return Terms(
             weights_bytes=runner.model.num_bytes,
             kv_cache_bytes=runner.cache_bytes,

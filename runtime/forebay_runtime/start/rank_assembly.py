@@ -116,9 +116,11 @@ def build_runner(
     """
     knob = "lower --kv-cache-memory-bytes or --max-model-len"
     # A trial's cache and graphs are let go by now, but not by torch's allocator.
-    Meter(model.placement.device).give_back()
+    meter = Meter(model.placement.device)
+    meter.give_back()
     if model.placement.device.type == "cpu":
-        check_room(config.num_ranks * _cache_bytes(config, model, num_blocks), "KV cache", knob)
+        rank_bytes = meter.used_bytes() + _cache_bytes(config, model, num_blocks)
+        check_room(config.num_ranks * rank_bytes, "KV cache beside the model", knob)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
     return runner_class(
