@@ -1,4 +1,4 @@
-"""Weights from a GGUF file, dequantised as they are read.
+"""Weights from a GGUF file, dequantised as they are read, or as the codes that they are.
 
 The file is mapped, never read whole. Models ask by Hugging Face's names and get what a Hugging Face
 checkpoint would give, but for norms' weights.
@@ -16,11 +16,14 @@ from forebay_budget.blueprint import Blueprint
 from forebay_budget.gguf import GgufTensor, read_gguf_header
 from forebay_budget.inspection import ModelError
 from forebay_budget.tensor_names import to_gguf
+from forebay_kernels.code_matrix import CodeMatrix
 from forebay_runtime.loading.cut import ALL
 from forebay_runtime.loading.dequantise import (
+    CODED_TYPES,
     READABLE_TYPES,
     dequantise,
     dequantise_columns,
+    read_codes,
 )
 
 
@@ -67,6 +70,29 @@ class GgufCheckpoint:
 
         Raises: ModelError if its type is not one that the runtime reads.
         """
+        tensor, raw = self._raw_part(name, rows)
+        if len(tensor.shape) == 1:
+            # A matrix of one row is stored as a vector.
+            out = out.view(-1)
+        elif columns != ALL:
+            num_columns = tensor.shape[-1]
+            return dequantise_columns(raw, tensor.ggml_type_name, columns, num_columns, out)
+        dequantise(raw, tensor.ggml_type_name, out)
+
+    def has_codes(self, name: str) -> bool:
+        """Is there a matrix of this name, and is it stored as codes?"""
+        tensor = self._tensors.get(self.stored_name(name))
+        if tensor is None or len(tensor.shape) < 2:
+            return False
+        return tensor.ggml_type_name in CODED_TYPES
+
+    def read_codes(self, name: str, rows: slice = ALL, columns: slice = ALL) -> CodeMatrix:
+        """A matrix, or a part of it, as the codes that it is stored as; columns in whole groups."""
+        tensor, raw = self._raw_part(name, rows)
+        return read_codes(raw, tensor.ggml_type_name, None if columns == ALL else columns)
+
+    def _raw_part(self, name: str, rows: slice) -> tuple[GgufTensor, Tensor]:
+        """A tensor's entry, and the bytes of some of its rows, in the order of Hugging Face's."""
         stored, expert = to_gguf(name, self._family)
         tensor = self._tensors[stored]
         if tensor.ggml_type_name not in READABLE_TYPES:
@@ -81,13 +107,7 @@ class GgufCheckpoint:
         raw = raw[rows]
         if head_rows:
             raw = _pair_halves(raw, raw.shape[0] // head_rows)
-        if len(tensor.shape) == 1:
-            # A matrix of one row is stored as a vector.
-            out = out.view(-1)
-        elif columns != ALL:
-            num_columns = tensor.shape[-1]
-            return dequantise_columns(raw, tensor.ggml_type_name, columns, num_columns, out)
-        dequantise(raw, tensor.ggml_type_name, out)
+        return tensor, raw
 
     def _raw_rows(self, tensor: GgufTensor, expert: int | None) -> Tensor:
         """A tensor's bytes, one row of the matrix (or one element of a vector) a row."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from forebay_budget.layout import SUPPORTED_DTYPES
-from forebay_runtime.loading.dequantise import READABLE_TYPES, dequantise
+from forebay_runtime.loading.dequantise import CODED_TYPES, READABLE_TYPES, dequantise, read_codes
 
 _RNG = np.random.default_rng(0)
 
@@ -73,3 +73,20 @@ def test_a_vector_is_read_too() -> None:
     out = torch.empty(6)
     dequantise(values.view(torch.uint8).view(6, 4), "F32", out)
     assert torch.equal(out, values)
+
+
+@pytest.mark.parametrize("kind", CODED_TYPES)
+@pytest.mark.parametrize("num_rows", [1, 67, 3_000], ids=["row", "rows", "many-pieces"])
+def test_codes_with_their_scales_stand_for_the_same_numbers(kind: str, num_rows: int) -> None:
+    rows, expected = quantised(kind, num_rows, 512)
+
+    assert torch.equal(read_codes(rows, kind).dequantised(), expected)
+
+
+@pytest.mark.parametrize("kind", CODED_TYPES)
+def test_some_columns_are_read_as_codes_by_whole_groups(kind: str) -> None:
+    rows, expected = quantised(kind, 5, 1_024)
+    matrix = read_codes(rows, kind, slice(224, 992))
+
+    assert torch.equal(matrix.dequantised(), expected[:, 224:992])
+    assert int(matrix.codes.max()) < 1 << matrix.bits
