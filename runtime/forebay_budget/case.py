@@ -69,7 +69,16 @@ class Case:
     @property
     def kv_cache_dtype(self) -> str:
         asked = self.demand.kv_cache_dtype.lower()
-        return self.dtype if asked == "auto" else asked
+        if asked != "auto":
+            return asked
+        if self.demand.device == "CPU":
+            return terms.cpu_kv_dtype(self.config, self.demand.dtype.lower())
+        return self.dtype
+
+    @property
+    def flag_dtype(self) -> str:
+        """What the runtime is told: which numbers a CPU is best with is known on its node alone."""
+        return self.demand.dtype.lower() if self.demand.device == "CPU" else self.dtype
 
     @property
     def quantization(self) -> str:

@@ -203,15 +203,16 @@ def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
         choices=("auto", "float32", "bfloat16", "float16"),
         default="auto",
         help="of weights and activations; default: auto, the checkpoint's (bfloat16 for a "
-        "quantised GGUF, float32 on a cpu)",
+        "quantised GGUF; on a cpu at most float32)",
     )
     number_format.add_argument(
         "--kv-cache-dtype",
         type=str.lower,
         choices=("auto", "float32", "bfloat16", "float16", "fp8", "int8", "int4"),
         default="auto",
-        help="of keys and values; default: auto, the same as --dtype; fp8, int8 and int4 hold two "
-        "to four times as many tokens, and are what else a GPU takes",
+        help="of keys and values; default: auto, the same as --dtype, and on a cpu float16 where "
+        "that is auto too and the checkpoint is not in float32; fp8, int8 and int4 hold two to "
+        "four times as many tokens, and are what else a GPU takes",
     )
     number_format.add_argument(
         "--quantization",

@@ -27,6 +27,7 @@ class Fit:
     kv_cache_tokens: int
     """Whole blocks of 16."""
     dtype: str
+    """`auto` where a CPU's runtime chooses."""
     kv_cache_dtype: str
     quantization: str
     """`None`, `INT8` or `INT4`: what is applied at load."""

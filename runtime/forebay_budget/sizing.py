@@ -47,7 +47,7 @@ def _fit(case: Case, split: Split, names: Mapping[str, str]) -> Fit:
         mean_tokens=split.mean_tokens,
         terms=split.terms,
         kv_cache_tokens=kv_cache_tokens,
-        dtype=case.dtype,
+        dtype=case.flag_dtype,
         kv_cache_dtype=case.kv_cache_dtype,
         quantization=case.quantization,
         budget_bytes=_budget_bytes(case, split),

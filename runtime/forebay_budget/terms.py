@@ -114,6 +114,17 @@ def own_vocabulary(vocab_size: int, tp: int) -> int:
     return vocab_size if tp == 1 else padded_vocabulary(vocab_size, tp) // tp
 
 
+def cpu_kv_dtype(config: ModelConfig, dtype: str) -> str:
+    """What keys and values are kept in on a CPU by default; dtype as it was asked, perhaps auto.
+
+    A CPU computes in float32 and reads the cache in any format: float16 halves what attention
+    reads, and rounds far less than weights of 16 bits or fewer did.
+    """
+    if dtype != "auto":
+        return dtype
+    return "float32" if config.dtype == "float32" else "float16"
+
+
 def kv_token_bytes(config: ModelConfig, tp: int, kv_dtype: str) -> int:
     """Bytes that one token takes in one rank's KV cache: keys and values of every layer."""
     head_bytes = _ceil(config.head_dim * KV_BITS[kv_dtype], 8) + KV_SCALE_BYTES.get(kv_dtype, 0)

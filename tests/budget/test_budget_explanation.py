@@ -71,7 +71,7 @@ def gpus(memory_gib: int, count: int = 8, **asked: object) -> Demand:
         (
             SMOLLM2,
             Demand("CPU"),
-            "A pod on CPUs with 2.2 GiB of memory, which is what it needs: 513 MiB of weights in "
+            "A pod on CPUs with 1.9 GiB of memory, which is what it needs: 513 MiB of weights in "
             "float32,",
         ),
         (

@@ -6,7 +6,7 @@ import torch
 
 from forebay_budget.demand import faults_of_formats
 from forebay_budget.rounding import ROUNDED_BITS
-from forebay_budget.terms import DTYPE_BYTES
+from forebay_budget.terms import DTYPE_BYTES, cpu_kv_dtype
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
@@ -33,7 +33,10 @@ def choose_placement(config: EngineConfig, described: Description, rank: int = 0
     name = config.dtype
     if name == "auto":
         name = "float32" if kind == "cpu" else described.inspection.config.dtype
-    kv_cache_dtype = name if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
+    kv_cache_dtype = config.kv_cache_dtype
+    if kv_cache_dtype == "auto":
+        sizes = described.inspection.config
+        kv_cache_dtype = cpu_kv_dtype(sizes, config.dtype) if kind == "cpu" else name
     _check_formats(config, described, kv_cache_dtype)
     if kind == "cuda" and kv_cache_dtype in DTYPE_BYTES and kv_cache_dtype != name:
         raise StartError(
