@@ -27,17 +27,19 @@ class Grid:
     """What a quantised matrix is kept in: numbers of few bits, and a scale a group.
 
     group_size: inputs that share a scale, 0 for a whole row. has_zeros: each scale has a zero point
-    beside it.
+    beside it; has_mins: or a minimum, of the scale's size.
     """
 
     bits: int
     group_size: int
     has_zeros: bool
     scale_bytes: int
+    has_mins: bool = False
 
     def num_bytes(self, num_elements: int, row_elements: int) -> int:
         """Bytes of matrices with rows of row_elements, which count for one scale a row."""
         per_group = self.scale_bytes + (_ZERO_BYTES if self.has_zeros else 0)
+        per_group += self.scale_bytes if self.has_mins else 0
         num_groups = -(-num_elements // (self.group_size or row_elements))
         return -(-num_elements * self.bits // 8) + num_groups * per_group
 
@@ -84,6 +86,23 @@ def stored_grid(config: ModelConfig) -> Grid | None:
     return Grid(
         config.weight_bits, config.weight_group_size, config.has_weight_zeros, _STORED_SCALE_BYTES
     )
+
+
+GGML_GRIDS = {
+    "Q8_0": Grid(8, 32, False, _STORED_SCALE_BYTES),
+    "Q6_K": Grid(6, 16, False, _STORED_SCALE_BYTES),
+    "Q5_K": Grid(5, 32, False, _STORED_SCALE_BYTES, has_mins=True),
+    "Q5_1": Grid(5, 32, False, _STORED_SCALE_BYTES, has_mins=True),
+    "Q5_0": Grid(5, 32, False, _STORED_SCALE_BYTES),
+    "Q4_K": Grid(4, 32, False, _STORED_SCALE_BYTES, has_mins=True),
+    "Q4_1": Grid(4, 32, False, _STORED_SCALE_BYTES, has_mins=True),
+    "Q4_0": Grid(4, 32, False, _STORED_SCALE_BYTES),
+    "IQ4_NL": Grid(8, 32, False, _STORED_SCALE_BYTES),
+    "Q3_K": Grid(3, 16, False, _STORED_SCALE_BYTES),
+    "Q2_K": Grid(2, 16, False, _STORED_SCALE_BYTES, has_mins=True),
+}
+"""What a GGUF's quantised matrices are kept in where they are not dequantised: their own codes, and
+K-quants' scales multiplied out."""
 
 
 def unrounded_inputs(config: ModelConfig) -> int | None:

@@ -64,7 +64,12 @@ def longest_config(inspection: Inspection, num_stages: int) -> ModelConfig:
 
 @lru_cache(maxsize=256)
 def stage_weights_bytes(
-    inspection: Inspection, num_stages: int, tp: int, dtype: str, quantization: str
+    inspection: Inspection,
+    num_stages: int,
+    tp: int,
+    dtype: str,
+    quantization: str,
+    is_native: bool = False,
 ) -> int:
     """Bytes of a rank's weights in the stage where they take most, as they are served.
 
@@ -73,7 +78,7 @@ def stage_weights_bytes(
     """
     # Those in the middle are mostly alike.
     stages = dict.fromkeys(list_stages(inspection, num_stages))
-    return max(weights_bytes(stage, tp, dtype, quantization) for stage in stages)
+    return max(weights_bytes(stage, tp, dtype, quantization, is_native) for stage in stages)
 
 
 def _stage(inspection: Inspection, num_layers: int, num_ends: int) -> Inspection:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from forebay_budget.inspection import PACKED_DTYPE, Inspection, ModelConfig
 from forebay_budget.rounding import (
+    GGML_GRIDS,
+    ROUNDED_BITS,
     Grid,
     choose_grid,
     cut_steps,
@@ -79,17 +81,34 @@ class Terms:
         )
 
 
-def weights_bytes(inspection: Inspection, tp: int, dtype: str, quantization: str = "None") -> int:
+def weights_bytes(
+    inspection: Inspection,
+    tp: int,
+    dtype: str,
+    quantization: str = "None",
+    is_native: bool = False,
+) -> int:
     """Bytes of one rank's weights as they are served: matrices as packed or rounded, all else in
-    the dtype that runs, whatever dtype the files have."""
+    the dtype that runs, whatever dtype the files have.
+
+    is_native: by a CPU's own kernels, for which a GGUF's quantised matrices stay codes, unless
+    quantization rounds them anew, and scales are float16.
+    """
     config, element = inspection.config, DTYPE_BYTES[dtype]
+    has_codes = is_native and quantization not in ROUNDED_BITS
+    coded = [group for group in inspection.weights if has_codes and group.dtype in GGML_GRIDS]
     counts: dict[tuple[str, bool], int] = {}
     for group in inspection.weights:
-        key = group.kind, group.dtype == PACKED_DTYPE
-        counts[key] = counts.get(key, 0) + group.num_elements
+        if group not in coded:
+            key = group.kind, group.dtype == PACKED_DTYPE
+            counts[key] = counts.get(key, 0) + group.num_elements
     rows = counts.get(("embedding", False), 0) // config.vocab_size
     padded = padded_vocabulary(config.vocab_size, tp) // tp
     total = counts.get(("replicated", False), 0) * element + rows * padded * element
+    total += sum(
+        GGML_GRIDS[group.dtype].num_bytes(_ceil(group.num_elements, tp), config.hidden_size)
+        for group in coded
+    )
     is_packed = ("sharded", True) in counts
     for packed in (True, False):
         sharded = _ceil(counts.get(("sharded", packed), 0), tp)
@@ -99,7 +118,7 @@ def weights_bytes(inspection: Inspection, tp: int, dtype: str, quantization: str
             grid = stored_grid(config)
             sharded += filling_elements(config, tp, sharded) + counts.get(("replicated", True), 0)
         else:
-            grid = choose_grid(config, quantization, element)
+            grid = choose_grid(config, quantization, 2 if is_native else element)
         total += _matrix_bytes(config, sharded, element, grid)
     return total
 

@@ -156,6 +156,40 @@ def test_a_ranks_weights_are_counted(
     assert weights_bytes(inspection, tp, dtype, quantization) == num_bytes
 
 
+def as_gguf(*dtypes: str) -> Inspection:
+    """SmolLM2 with a matrix's elements in each of the dtypes, the first of them the embedding's."""
+    sizes = ("embedding", 49152 * 576), ("sharded", 106_168_320 - 3_000 * 256), ("sharded", 768_000)
+    groups = [
+        WeightGroup(kind, dtype, num_elements, 0)  # type: ignore[arg-type]
+        for (kind, num_elements), dtype in zip(sizes, dtypes, strict=True)
+    ]
+    norms = WeightGroup("replicated", "F32", 35_136, 4 * 35_136)
+    return replace(SMOLLM2, weights=(*groups, norms), format="gguf")
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "quantization", "bits"),
+    [
+        pytest.param(("Q8_0", "Q4_1", "Q4_1"), "None", (8.5, 5, 5), id="scales, and minima"),
+        pytest.param(("Q6_K", "Q4_K", "Q6_K"), "None", (7, 5, 7), id="scales multiplied out"),
+        pytest.param(("Q2_K", "Q3_K", "Q5_K"), "None", (4, 4, 6), id="planes of bits"),
+        pytest.param(("F16", "Q5_0", "BF16"), "None", (32, 5.5, 32), id="floats among them"),
+        pytest.param(
+            ("Q8_0", "Q4_1", "Q4_1"), "INT8", (32, 8.25, 8.25), id="rounded anew where asked"
+        ),
+    ],
+)
+def test_a_cpus_own_kernels_keep_a_ggufs_codes(
+    dtypes: tuple[str, ...], quantization: str, bits: tuple[float, ...]
+) -> None:
+    inspection = as_gguf(*dtypes)
+    counts = [group.num_elements for group in inspection.weights[:3]]
+    expected = sum(n * each / 8 for n, each in zip(counts, bits, strict=True)) + 4 * 35_136
+
+    assert weights_bytes(inspection, 1, "float32", quantization, is_native=True) == expected
+    assert weights_bytes(inspection, 1, "float32") == 538_060_032
+
+
 @pytest.mark.parametrize(
     ("tp", "kv_dtype", "num_bytes"),
     [
