@@ -59,7 +59,8 @@ def new_kv_layers(
     """Layers of zeros. A GPU's are allocated at once; a CPU's pages as each is first written to.
 
     shape: (P, B, K, D) of each. dtype: the model's.
-    Raises: ValueError if the kind is none, or D is odd where two numbers share a byte.
+    Raises: ValueError if the kind is none, or D is odd where two numbers share a byte; MemoryError
+    if a CPU has no room for so many.
     """
     if kind not in KV_KINDS:
         raise ValueError(f"{kind} is no kind of KV cache; possible are {', '.join(KV_KINDS)}")
@@ -94,5 +95,8 @@ def _new_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -
     if device.type != "cpu" or not num_items:
         return torch.zeros(shape, dtype=dtype, device=device)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, num_items * dtype.itemsize, flags=flags)
+    try:
+        pages = mmap.mmap(-1, num_items * dtype.itemsize, flags=flags)
+    except OSError as error:
+        raise MemoryError(f"{num_items * dtype.itemsize} bytes could not be mapped") from error
     return torch.frombuffer(pages, dtype=dtype).view(*shape)
