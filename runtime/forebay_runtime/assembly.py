@@ -61,16 +61,18 @@ def build_engine(
     config: EngineConfig,
     end_tokens: frozenset[int] | None = None,
     followers: Followers | None = None,
+    described: Description | None = None,
 ) -> Engine:
     """Read a model's weights and set everything up, cold.
 
     end_tokens: what ends an answer, as the tokenizer knows it; by default what the model's files
     name. followers: the other ranks, by default started here where the configuration asks for some.
+    described: the model at the configuration's path, where its headers were read already.
     Raises: StartError, ModelError or RankLost, whose one sentence leads to the cause.
     """
     topology = Topology(config.tensor_parallel_size, config.pipeline_parallel_size)
     set_threads(topology.num_ranks)
-    described = describe_model(config.model_path)
+    described = described or describe_model(config.model_path)
     check_topology(topology, described.inspection.config, config.quantization)
     if end_tokens is None:
         end_tokens = described.eos_token_ids

@@ -99,7 +99,7 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
         from forebay_runtime.server.process import leave, run_server
     except ModuleNotFoundError as exc:
         return _refuse_without(exc)
-    leave(run_server(options, lambda on_loss: load_model(parsed.model, config, options, on_loss)))
+    leave(run_server(options, lambda told: load_model(parsed.model, config, options, told)))
 
 
 def _refuse_without(missing: ModuleNotFoundError) -> int:

@@ -11,10 +11,9 @@ from pathlib import Path
 from fake_engine import TEMPLATE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.server.engine_loop import OnLoss
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.process import leave, run_server
-from forebay_runtime.server.service import Model
+from forebay_runtime.server.service import Listener, Model
 
 
 def main() -> None:
@@ -24,7 +23,7 @@ def main() -> None:
     log = Path(options.pop("termination_log"))
     template = engine.pop("template", TEMPLATE)
 
-    def load(on_loss: OnLoss) -> Model:
+    def load(listener: Listener) -> Model:
         tokenizer = build_byte_tokenizer()
         read = ChatTemplate(template, tokenizer.special.names)
         return Model(FakeEngine(**engine), tokenizer, read, EngineConfig(Path("fake")))

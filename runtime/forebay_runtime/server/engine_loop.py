@@ -82,23 +82,23 @@ class EngineLoop:
 
     def _run(self) -> None:
         try:
-            engine = self._load_engine(lambda loss: self._post(self._fail, loss))
+            engine = self._load_engine(lambda loss: self.post(self._fail, loss))
             self._warm_up(engine)
             while self._apply_commands(engine):
                 if engine.has_work:
                     self._step(engine)
                 else:
-                    self._post(self._take_load, engine.load_now())
+                    self.post(self._take_load, engine.load_now())
         except BaseException as exc:  # nothing may end this thread unseen
-            self._post(self._fail, exc)
+            self.post(self._fail, exc)
 
     def _warm_up(self, engine: EngineLike) -> None:
         start = time.monotonic()
         engine.warm_up()
         self.warmup_seconds = time.monotonic() - start
         self._watchdog.learn(engine.slowest_warm_step_seconds)
-        self._post(self._take_load, engine.load_now())
-        self._post(self._callbacks.on_warm, engine)
+        self.post(self._take_load, engine.load_now())
+        self.post(self._callbacks.on_warm, engine)
 
     def _apply_commands(self, engine: EngineLike) -> bool:
         """Apply what was asked since the last step; with no work, wait for something to do."""
@@ -121,17 +121,18 @@ class EngineLoop:
         try:
             engine.add(request)
         except ValueError as exc:
-            self._post(self._end, request.request_id, BadRequest(f"The engine refused: {exc}"))
+            self.post(self._end, request.request_id, BadRequest(f"The engine refused: {exc}"))
         else:
-            self._post(self._take_outputs, [Output(request.request_id)])
+            self.post(self._take_outputs, [Output(request.request_id)])
 
     def _step(self, engine: EngineLike) -> None:
         self._watchdog.begin_step()
         outputs = engine.step()
         self._watchdog.end_step()
-        self._post(self._take_step, outputs, engine.load_now())
+        self.post(self._take_step, outputs, engine.load_now())
 
-    def _post(self, callback: Callable[..., None], *values: object) -> None:
+    def post(self, callback: Callable[..., None], *values: object) -> None:
+        """Have the asyncio loop call back, from any thread."""
         try:
             self._loop.call_soon_threadsafe(callback, *values)
         except RuntimeError:  # the asyncio loop was closed: nobody is left to tell

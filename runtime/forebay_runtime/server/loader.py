@@ -17,9 +17,9 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.loading.hub import download_model
 from forebay_runtime.models.topology import Topology
-from forebay_runtime.parallel.followers import OnLoss, start_followers
+from forebay_runtime.parallel.followers import start_followers
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.server.service import Model
+from forebay_runtime.server.service import Listener, Model, Words
 from forebay_runtime.start.refusals import check_topology
 from forebay_runtime.start.threads import wait_passively
 from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
@@ -27,11 +27,11 @@ from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folde
 
 
 def load_model(
-    model: str, config: EngineConfig, options: ServeOptions, on_loss: OnLoss | None = None
+    model: str, config: EngineConfig, options: ServeOptions, listener: Listener | None = None
 ) -> Model:
     """Load the model; config's model_path is set to where it was found.
 
-    on_loss: told when a rank that shares the model is lost, on a thread of its own.
+    listener: told when a rank that shares the model is lost, on a thread of its own.
     Raises: ModelError, StartError, TokenizerError or RankLost with a sentence that leads to the
     cause.
     """
@@ -39,16 +39,20 @@ def load_model(
     wait_passively()
     _check_sizes(path, config)
     # The other ranks first, as they have much to import.
-    followers = start_followers(config, on_loss)
+    followers = start_followers(config, None if listener is None else listener.on_loss)
     # Then the tokenizer: it is quick, and where it is at fault nothing was loaded for nothing.
     tokenizer, template = read_text_parts(path, options.chat_template)
+    described = describe_model(path)
+    if listener is not None:
+        sizes = described.inspection.config
+        listener.on_words(Words(tokenizer, tokenizer.eos_token_ids, sizes.vocab_size))
     from forebay_runtime.assembly import build_engine
 
     # All that was imported stays.
     gc.freeze()
     gc.enable()
     config = replace(config, model_path=path)
-    engine = build_engine(config, tokenizer.eos_token_ids, followers)
+    engine = build_engine(config, tokenizer.eos_token_ids, followers, described)
     return Model(engine, tokenizer, template, config)
 
 

@@ -22,11 +22,10 @@ from starlette.types import ASGIApp
 
 from forebay_runtime.server.api.app import build_app
 from forebay_runtime.server.connection import Connection
-from forebay_runtime.server.engine_loop import OnLoss
 from forebay_runtime.server.front import Front
 from forebay_runtime.server.last_words import describe_cause, speak_last_words
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.server.service import Model, Service
+from forebay_runtime.server.service import Listener, Model, Service
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ _FLUSH_SECONDS = 2
 _JOIN_SECONDS = 5.0
 
 
-def run_server(options: ServeOptions, load: Callable[[OnLoss], Model]) -> int:
+def run_server(options: ServeOptions, load: Callable[[Listener], Model]) -> int:
     """Serve until told to stop; returns the process's exit code."""
     try:
         listener = open_listener(options.host, options.port)
@@ -60,7 +59,7 @@ class HttpServer(uvicorn.Server):
 
 
 async def _serve(
-    options: ServeOptions, load: Callable[[OnLoss], Model], listener: socket.socket
+    options: ServeOptions, load: Callable[[Listener], Model], listener: socket.socket
 ) -> int:
     service = Service(options, load)
     server = HttpServer(_build_uvicorn_config(service))

@@ -48,10 +48,30 @@ class Model:
     config: EngineConfig
 
 
+@dataclass(frozen=True)
+class Words:
+    """What is known of a model's tokens before its weights are read.
+
+    end_ids: those that end an answer. vocab_size: the model's, padding included.
+    """
+
+    tokenizer: Tokenizer
+    end_ids: frozenset[int]
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Whom a load tells, on any thread: what the model's words are, and that its engine is lost."""
+
+    on_words: Callable[[Words], None]
+    on_loss: OnLoss
+
+
 class Service:
     """One model being served."""
 
-    def __init__(self, options: ServeOptions, load: Callable[[OnLoss], Model]) -> None:
+    def __init__(self, options: ServeOptions, load: Callable[[Listener], Model]) -> None:
         """load runs on the engine's thread, when start is called; see EngineLoop."""
         self.options = options
         self.lifecycle = Lifecycle(options)
@@ -64,6 +84,7 @@ class Service:
         self._engine: EngineLike | None = None  # once warm
         self._gpus: GpuUtilization | None = None
         self._structures: StructureCompiler | None = None
+        self._preparing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         callbacks = Callbacks(
             self._on_warm, self._on_failure, lambda load: self.metrics.observe_step(load)
@@ -76,8 +97,17 @@ class Service:
         self._gate = QueueGate(options, self.loop, self.metrics.count_rejected)
 
     def _load_engine(self, on_loss: OnLoss) -> EngineLike:
-        self._model = self._load(on_loss)
+        self._model = self._load(Listener(self._on_words, on_loss))
         return self._model.engine
+
+    def _on_words(self, words: Words) -> None:
+        self.loop.post(self._begin_structures, words)
+
+    def _begin_structures(self, words: Words) -> None:
+        """Prepare structured output while the engine's thread reads weights."""
+        if self.options.prepares_structures:
+            self._structures = StructureCompiler(words.tokenizer, words.end_ids, words.vocab_size)
+            self._preparing = asyncio.create_task(self._prepare_structures())
 
     def _on_warm(self, engine: EngineLike) -> None:
         self._engine = engine
@@ -95,7 +125,7 @@ class Service:
 
     async def _become_ready(self, num_kv_tokens: int) -> None:
         if self.options.prepares_structures:
-            await self._prepare_structures()
+            await (self._preparing or self._prepare_structures())
         self.metrics.observe_start(seconds := time.monotonic() - self.options.started_at)
         self.lifecycle.become_ready()
         config = self.model.config

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.server.api.app import build_app
+from forebay_runtime.server.errors import Unavailable
 from forebay_runtime.server.generation import Telling
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.server.service import Model, Service
-from forebay_runtime.structured import StructureSpec
+from forebay_runtime.server.service import Listener, Model, Service, Words
+from forebay_runtime.structured import StructureCompiler, StructureSpec
 from forebay_runtime.text.tokenizer import TokenizerError
 from smollm2 import smollm2_path
 
@@ -35,7 +37,7 @@ def load(template: ChatTemplate | None = None) -> Model:
 async def ready(template: ChatTemplate | None = None, **options: Any) -> AsyncIterator[Service]:
     """A service that became ready."""
     given = {"prepares_structures": False} | options
-    service = Service(ServeOptions(served_model_name="m", **given), lambda on_loss: load(template))
+    service = Service(ServeOptions(served_model_name="m", **given), lambda listener: load(template))
     service.loop.start()
     while not service.lifecycle.is_ready:
         await asyncio.sleep(0.01)
@@ -70,6 +72,31 @@ def test_what_was_loaded_is_not_searched_for_garbage_again() -> None:
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+async def test_structured_output_is_prepared_while_weights_are_read() -> None:
+    compiled: list[StructureCompiler] = []
+
+    def load_slowly(listener: Listener) -> Model:
+        model = load()
+        listener.on_words(Words(model.tokenizer, frozenset({0}), model.engine.vocab_size))
+        while not compiled:
+            time.sleep(0.01)
+        return model
+
+    service = Service(ServeOptions("m"), load_slowly)
+    service.loop.start()
+    async with asyncio.timeout(60):
+        while not compiled:
+            await asyncio.sleep(0.01)
+            with suppress(Unavailable):  # until the words are known
+                if service.structures.trial_process_id is not None:
+                    compiled.append(service.structures)
+        while not service.lifecycle.is_ready:
+            await asyncio.sleep(0.01)
+    service.close()
+    assert service.loop.stop(60)
+    assert compiled == [service.structures]
 
 
 @pytest.mark.parametrize("seed", [None, 3], ids=["chance", "seed"])
