@@ -34,6 +34,10 @@ KV_BITS = {
 KV_SCALE_BYTES = {"int8": 4, "int4": 4}
 """A float32 scale for each head of each token; fp8 and wider ones have none."""
 
+MOST_PROPOSED_TOKENS = 64
+"""Of a step of speculative decoding, over all requests: logits of more would take much memory, and
+no machine that more requests keep busy has time for them."""
+
 BLOCK_TOKENS = 16
 """The engine's KV blocks; a request takes whole ones."""
 
@@ -202,6 +206,12 @@ def whole_blocks(num_tokens: int) -> int:
 def sampler_bytes_per_seq(config: ModelConfig) -> int:
     """Bytes of one request's logits and their sorted copy, in float32 over the whole vocabulary."""
     return 2 * config.vocab_size * 4
+
+
+def most_proposed_tokens(max_num_seqs: int, num_speculative_tokens: int) -> int:
+    """The most tokens that a step tries, over all requests."""
+    most = max(MOST_PROPOSED_TOKENS, num_speculative_tokens)
+    return min(max_num_seqs * num_speculative_tokens, most)
 
 
 def gpu_overhead_bytes(tp: int) -> int:

@@ -6,6 +6,8 @@ size are made here, in this order, and none is changed later.
 
 from __future__ import annotations
 
+import logging
+
 from forebay_budget.stages import longest_config, split_layers
 from forebay_budget.terms import (
     activation_bytes,
@@ -26,6 +28,8 @@ from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
+from forebay_runtime.speculative.ngram import NgramProposer
+from forebay_runtime.speculative.speculation import Speculation, SpeculationRules
 from forebay_runtime.start import warmup
 from forebay_runtime.start.capacity import (
     BlockShape,
@@ -52,6 +56,8 @@ from forebay_runtime.start.rank_assembly import (
 )
 from forebay_runtime.start.refusals import check_topology
 from forebay_runtime.warming import Warming
+
+logger = logging.getLogger(__name__)
 
 _CPU_MEMORY_SHARE = 0.9
 """What a default KV cache and all else may fill of the memory; the rest is the system's."""
@@ -100,6 +106,7 @@ def build_engine(
         limits,
         end_tokens,
         choose_rules(config, model.window),
+        speculation=build_speculation(config, limits, placement),
     )
     sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
     planned = plan_terms(
@@ -111,7 +118,8 @@ def build_engine(
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
     if is_async is None:
-        is_async = placement.device.type == "cuda"
+        # How many proposed tokens a step keeps must be known before the next one is launched.
+        is_async = placement.device.type == "cuda" and config.speculative is None
     return Engine(scheduler, runner, sampler, warming.run, widths, is_async=is_async)
 
 
@@ -124,6 +132,24 @@ def choose_rules(config: EngineConfig, window: int | None) -> Rules:
         max_long_prompts=config.max_long_prompts or 1,
         window=window,
     )
+
+
+def build_speculation(
+    config: EngineConfig, limits: Limits, placement: Placement
+) -> Speculation | None:
+    """What proposes tokens, where something does."""
+    asked = config.speculative
+    if asked is None:
+        return None
+    logger.info(
+        "Speculated method=%s num_speculative_tokens=%d most_a_step=%d async_scheduling=off",
+        asked.method,
+        asked.num_speculative_tokens,
+        limits.max_num_proposed_tokens,
+    )
+    rules = SpeculationRules(asked.num_speculative_tokens, placement.device.type == "cpu")
+    proposer = NgramProposer(asked.prompt_lookup_min, asked.prompt_lookup_max)
+    return Speculation(proposer, rules, limits)
 
 
 def _block_shape(config: EngineConfig, described: Description, placement: Placement) -> BlockShape:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forebay_runtime.number_formats import DTYPES, KV_CACHE_DTYPES, QUANTIZATIONS
+from forebay_runtime.speculative.settings import SpeculativeConfig
 
 DEVICES = ("auto", "cpu", "cuda")
 SCHEDULING_POLICIES = ("fcfs", "priority")
@@ -41,6 +42,8 @@ class EngineConfig:
     at a time, so that others pass them; None means that none is long.
     async_scheduling: each step is launched while the one before it runs; None means on a GPU only.
     batch_invariant: a request's numbers are bit-equal whoever shares its batch, at some speed.
+    speculative: how tokens are proposed that the model then tries several of in one step; None
+    for one token a step.
     compile_cache_dir: where compiled kernels are kept for the next start, and for other pods; None:
     where Triton keeps them.
     enforce_eager: a GPU is told of each kernel of a decode step, instead of replaying a graph.
@@ -68,6 +71,7 @@ class EngineConfig:
     batch_invariant: bool = False
     enforce_eager: bool = False
     compile_cache_dir: Path | None = None
+    speculative: SpeculativeConfig | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -82,6 +86,7 @@ class EngineConfig:
         self._check_choices()
         self._check_sizes()
         self._check_long_prompts()
+        self._check_speculation()
 
     def _check_choices(self) -> None:
         for flag, value, possible in (
@@ -133,4 +138,18 @@ class EngineConfig:
             raise StartError(
                 f"--long-prompt-tokens {self.long_prompt_tokens} changes nothing without "
                 "--max-long-prompts, which says how many long prompts are read at a time; set both"
+            )
+
+    def _check_speculation(self) -> None:
+        if self.speculative is None:
+            return
+        if self.async_scheduling:
+            raise StartError(
+                "--async-scheduling launches a step before it is known how many proposed tokens "
+                "the one before it keeps; leave it or --speculative-config out"
+            )
+        if self.speculative.method == "draft_model" and self.num_ranks > 1:
+            raise StartError(
+                "--speculative-config with a draft model needs --tensor-parallel-size and "
+                "--pipeline-parallel-size 1; choose method ngram, which needs no second model"
             )

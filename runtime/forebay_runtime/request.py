@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, NamedTuple, Protocol
@@ -112,7 +113,8 @@ class Request:
 
     Blocks hold the keys and values of the tokens [0, num_computed_tokens); a step in flight may
     compute num_flying_tokens after these, and sample one whose id is pending:
-    0 <= num_computed_tokens + num_flying_tokens <= num_tokens + num_pending_tokens holds always.
+    0 <= num_computed_tokens + num_flying_tokens - num_flying_drafts
+    <= num_tokens + num_pending_tokens holds always.
     """
 
     request_id: str
@@ -149,15 +151,32 @@ class Request:
     """What the prefix cache spared when it first ran."""
     scheduled_at: float | None = None
     has_output: bool = False
+    num_flying_drafts: int = 0
+    """Of the tokens that fly, those that are only proposed."""
+    num_drafted_tokens: int = 0
+    """Tokens of which a draft model has keys and values in the request's blocks."""
     _random: random.Random = field(init=False, repr=False)
+    _chances: deque[int] = field(default_factory=deque, init=False, repr=False)
+    """Drawn for tokens that are not there yet; the first belongs to the _num_spent-th."""
+    _num_spent: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Seed the request's own generator; without a seed, by chance."""
         self._random = random.Random(self.sampling.seed)
 
-    def draw(self) -> int:
-        """63 bits of chance, once for each sampled token; a preempted request does not redraw."""
-        return self._random.getrandbits(63)
+    def draw(self, num_ahead: int = 0) -> int:
+        """63 bits of chance for the token that is being sampled, or for one of those after it.
+
+        A token's are the same however often and however early they are asked for: what is proposed
+        and thrown away, or computed again after a preemption, changes no draw.
+        """
+        place = self.num_sampled_tokens
+        while self._num_spent < place and self._chances:
+            self._chances.popleft()
+            self._num_spent += 1
+        while self._num_spent + len(self._chances) <= place + num_ahead:
+            self._chances.append(self._random.getrandbits(63))
+        return self._chances[place + num_ahead - self._num_spent]
 
     @cached_property
     def samples(self) -> bool:
@@ -264,6 +283,24 @@ class Output(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Speculated:
+    """What was proposed since the start, and how much of it was kept.
+
+    num_drafts: times that something was proposed for a request. num_kept_at: of these, how often
+    the first, the second … token was kept.
+    """
+
+    num_drafts: int = 0
+    num_proposed_tokens: int = 0
+    num_kept_at: tuple[int, ...] = ()
+
+    @property
+    def num_kept_tokens(self) -> int:
+        """Proposed tokens that were what would have been sampled."""
+        return sum(self.num_kept_at)
+
+
+@dataclass(frozen=True)
 class Load:
     """How busy the engine is between two steps, and what it has counted since it started."""
 
@@ -280,3 +317,5 @@ class Load:
     """Tokens that the last step computed."""
     kv_fragmentation: float = 0.0
     """The share of KV slots in blocks held by requests that hold no token."""
+    speculated: Speculated | None = None
+    """None where nothing is ever proposed."""

@@ -26,6 +26,7 @@ from forebay_runtime.number_formats import (
 )
 from forebay_runtime.serve_settings import CPU_BATCH_TOKENS
 from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.speculative.settings import SpeculativeConfig, parse_speculative_config
 
 _LONGEST = ("auto", "-1")
 
@@ -230,11 +231,22 @@ def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
         help="long prompts that are read at a time; shorter ones pass those that wait (no limit)",
     )
     group.add_argument(
+        "--speculative-config",
+        type=_speculation,
+        metavar="JSON",
+        help="propose tokens and try several of them in one step, with the answers of without it: "
+        '\'{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, '
+        '"prompt_lookup_max": 4}\' looks for them in the text so far, \'{"method": "draft_model", '
+        '"model": MODEL, "num_speculative_tokens": 4}\' asks a smaller model of the same '
+        "vocabulary (none)",
+    )
+    group.add_argument(
         "--async-scheduling",
         action=argparse.BooleanOptionalAction,
         default=EngineConfig.async_scheduling,
         help="schedule and launch each step while the one before it runs, so that the device never "
-        "waits for the host (on a GPU; on a CPU both are the same processors)",
+        "waits for the host (on a GPU, unless tokens are proposed; on a CPU both are the same "
+        "processors)",
     )
 
 
@@ -333,6 +345,13 @@ def _texts(text: str) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON list of strings")
     return tuple(texts)
+
+
+def _speculation(text: str) -> SpeculativeConfig:
+    try:
+        return parse_speculative_config(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from None
 
 
 def _length(text: str) -> float | None:

@@ -48,6 +48,7 @@ def to_engine_config(parsed: argparse.Namespace) -> EngineConfig:
         batch_invariant=parsed.batch_invariant,
         enforce_eager=parsed.enforce_eager,
         compile_cache_dir=_cache_dir(parsed.compile_cache_dir),
+        speculative=parsed.speculative_config,
     )
 
 

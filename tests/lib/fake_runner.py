@@ -7,9 +7,10 @@ wrong request or let go too early changes an answer.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from forebay_runtime.request import Request
 from forebay_runtime.scheduling.batch import Batch, Chunk
 from forebay_runtime.step_result import Sampled, StepResult
 
@@ -70,7 +71,7 @@ class Work:
     token_ids: list[int]
     slots: list[int]
     carried_row: int | None
-    is_sampled: bool
+    num_sampled: int
 
 
 class FakeRunner:
@@ -101,10 +102,11 @@ class FakeRunner:
         self._carried = token_ids
 
     def _describe(self, chunk: Chunk) -> Work:
-        token_ids = chunk.request.token_ids(chunk.start, chunk.end)
+        token_ids = [*chunk.request.token_ids(chunk.start, chunk.end), *chunk.proposed]
         assert len(token_ids) + (chunk.carried_row is not None) == chunk.num_tokens
         slots = self._find_slots(chunk.request.block_ids, chunk.end)
-        return Work(chunk.start, token_ids, slots, chunk.carried_row, chunk.catches_up)
+        num_sampled = 1 + len(chunk.proposed) if chunk.catches_up else 0
+        return Work(chunk.start, token_ids, slots, chunk.carried_row, num_sampled)
 
     def _compute(self, works: list[Work], carried: Later | None) -> list[int]:
         for work in works:
@@ -116,7 +118,11 @@ class FakeRunner:
                 first = 0 if self._window is None else max(0, position - self._window + 1)
                 seen = [self._slots[slot] for slot in work.slots[first:position]]
                 self._slots[work.slots[position]] = _value(token_id, seen)
-        return [self._slots[work.slots[-1]] for work in works if work.is_sampled]
+        return [
+            self._slots[slot]
+            for work in works
+            for slot in work.slots[len(work.slots) - work.num_sampled :]
+        ]
 
     def _find_slots(self, block_ids: list[int], num_tokens: int) -> list[int]:
         size = self._block_size
@@ -136,11 +142,40 @@ class FakeDrawn:
         return False
 
 
+class FakeProposer:
+    """Guesses what a request gets alone, and is wrong at every so many places."""
+
+    round_seconds = 0.0
+
+    def __init__(self, window: int | None, wrong_at: int) -> None:
+        self._window = window
+        self._wrong_at = wrong_at
+
+    def num_ready(self, request: Request, most: int) -> int:
+        return most
+
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[tuple[int, ...]]:
+        return [self._guess(request, number) for request, number in wanted]
+
+    def _guess(self, request: Request, number: int) -> tuple[int, ...]:
+        known, seed = len(request.output_token_ids), request.sampling.seed
+        prompt = request.prompt_token_ids
+        answer = answer_alone(prompt, known + number, self._window, seed)
+        return tuple(
+            (token_id + (place % self._wrong_at == 0)) % NUM_TOKENS
+            for place, token_id in enumerate(answer[known:], known)
+        )
+
+
 class FakeSampler:
     """Takes the token that the last slot says, or moves on from it by chance."""
 
     def sample(self, result: StepResult, batch: Batch) -> FakeDrawn:
         for request in batch.sampled:
             assert not request.needs_known_tokens or request.num_pending_tokens == 1
-        draws = [0 if r.sampling.is_greedy else r.draw() for r in batch.sampled]
+        num_ahead = [len(own) for own in batch.assumed] or [0] * len(batch.sampled)
+        draws = [
+            0 if request.sampling.is_greedy else request.draw(number)
+            for request, number in zip(batch.sampled, num_ahead, strict=True)
+        ]
         return FakeDrawn(Later(lambda: list(map(_choose, result.logits.get(), draws))))

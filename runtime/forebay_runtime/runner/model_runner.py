@@ -75,7 +75,7 @@ class ModelRunner:
         most = PaddedSizes(
             padded_size(limits.max_num_batched_tokens),
             limits.max_num_seqs,
-            padded_size(limits.max_num_seqs),
+            padded_size(limits.max_num_sampled),
         )
         self._buffers = DeviceBuffers(most, -(-limits.max_model_len // self.block_size), device)
         self._samples = torch.zeros(most.num_sampled, dtype=torch.int64, device=device)

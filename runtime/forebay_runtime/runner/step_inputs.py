@@ -111,9 +111,19 @@ def describe_step(batch: Batch, block_size: int) -> StepInputs:
         tuple(query_lens),
         tuple([chunk.start + chunk.num_tokens for chunk in chunks]),
         block_tables,
-        ends[[chunk.catches_up for chunk in chunks]] - 1,
+        _sampled_rows(chunks, ends),
         max(rows) >= 0,
     )
+
+
+def _sampled_rows(chunks: Sequence[Chunk], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last row of each chunk that catches up, and before it those whose guesses are tried."""
+    last: NDArray[np.int64] = ends[[chunk.catches_up for chunk in chunks]] - 1
+    numbers = [1 + len(chunk.proposed) for chunk in chunks if chunk.catches_up]
+    if len(last) == sum(numbers):
+        return last
+    rows = [np.arange(end - num, end) for end, num in zip(last + 1, numbers, strict=True)]
+    return np.concatenate(rows)
 
 
 def _fill_single_tokens(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> int:
@@ -131,7 +141,7 @@ def _fill_longer(tokens: NDArray[np.int64], chunks: Sequence[Chunk]) -> None:
     row = 0
     for chunk in chunks:
         end = row + chunk.num_tokens
-        known = chunk.request.token_ids(chunk.start, chunk.end)
+        known = [*chunk.request.token_ids(chunk.start, chunk.end), *chunk.proposed]
         tokens[_TOKEN_IDS, row : row + len(known)] = known
         tokens[_TOKEN_IDS, row + len(known) : end] = 0
         tokens[_POSITIONS, row:end] = np.arange(chunk.start, chunk.end)

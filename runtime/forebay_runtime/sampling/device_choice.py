@@ -35,8 +35,15 @@ class DeviceChoice:
         self._counts = DeviceTokenCounts(vocab_size, device)
         self._most_rows = 1
 
-    def choose(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
-        """Each row's token. Shapes: logits [R, V] float32; out [2, R] int64: tokens, outcomes."""
+    def choose(
+        self, logits: Tensor, requests: Sequence[Request], assumed: Sequence[tuple[int, ...]] = ()
+    ) -> Tensor:
+        """Each row's token. Shapes: logits [R, V] float32; out [2, R] int64: tokens, outcomes.
+
+        assumed: what each row takes for granted after its request's tokens; empty for nothing, and
+        nothing where tokens are counted, as counts grow with each token that is drawn.
+        """
+        assumed = assumed or ((),) * len(requests)
         self._most_rows = max(self._most_rows, len(requests))
         edits = [self._edits_of(request) for request in requests]
         edited_rows = [row for row, edit in enumerate(edits) if edit.is_any]
@@ -48,10 +55,10 @@ class DeviceChoice:
             )
         sources = np.full(len(requests), -1, np.int32)
         sources[edited_rows] = np.arange(len(edited_rows))
-        wishes = Wishes(*send(_wishes(requests, sources, count_rows), self._device))
+        wishes = Wishes(*send(_wishes(requests, assumed, sources, count_rows), self._device))
         edited = logits
         if edited_rows:
-            chosen = [(requests[row], edits[row]) for row in edited_rows]
+            chosen = [(requests[row], assumed[row], edits[row]) for row in edited_rows]
             edited = self._edit(logits, edited_rows, chosen, count_rows[edited_rows])
         return draw(logits, edited, wishes, self._counts.counts)
 
@@ -67,12 +74,12 @@ class DeviceChoice:
         self,
         logits: Tensor,
         rows: Sequence[int],
-        chosen: Sequence[tuple[Request, DeviceEdits]],
+        chosen: Sequence[tuple[Request, tuple[int, ...], DeviceEdits]],
         count_rows: np.ndarray[tuple[int], np.dtype[np.int32]],
     ) -> Tensor:
         """The rows with edits, edited. Shapes: logits [R, V]; out [E, V]."""
-        masks = [edits.mask(request) for request, edits in chosen]
-        requests = [request for request, _ in chosen]
+        masks = [edits.mask(request, own) for request, own, edits in chosen]
+        requests = [request for request, _, _ in chosen]
         sent = send(
             [
                 np.array(rows, np.int64),
@@ -82,19 +89,25 @@ class DeviceChoice:
             self._device,
         )
         edited = logits.index_select(0, sent[0])
-        for row, (_, edits) in enumerate(chosen):
+        for row, (_, _, edits) in enumerate(chosen):
             edits.add_bias(edited[row])
         edit_scores(edited, EditedRows(*sent[2:]), self._counts.counts, sent[1])
         return edited
 
 
 def _wishes(
-    requests: Sequence[Request], sources: np.ndarray, count_rows: np.ndarray
+    requests: Sequence[Request],
+    assumed: Sequence[tuple[int, ...]],
+    sources: np.ndarray,
+    count_rows: np.ndarray,
 ) -> list[np.ndarray]:
     """As Wishes has them."""
     sampling = [request.sampling for request in requests]
     temperatures = [0.0 if each.is_greedy else each.temperature for each in sampling]
-    keys = [0 if request.sampling.is_greedy else request.draw() for request in requests]
+    keys = [
+        0 if request.sampling.is_greedy else request.draw(len(own))
+        for request, own in zip(requests, assumed, strict=True)
+    ]
     return [
         sources,
         np.array(temperatures, np.float32),

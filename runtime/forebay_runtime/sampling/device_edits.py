@@ -6,7 +6,7 @@ here and sent, as most of them are the host's to know; penalties go by counts th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -56,9 +56,9 @@ class DeviceEdits:
             token_ids, amounts = self._bias
             scores.index_add_(0, token_ids, amounts)
 
-    def mask(self, request: Request) -> Bits | None:
-        """The tokens that may come next; None for all."""
-        banned = self._bans(request)
+    def mask(self, request: Request, assumed: Sequence[int] = ()) -> Bits | None:
+        """The tokens that may come next, after those taken for granted; None for all."""
+        banned = self._bans(request, assumed)
         bits = self._always
         if banned:
             every = np.full(-(-self._vocab_size // 8), 0xFF, np.uint8)
@@ -70,11 +70,13 @@ class DeviceEdits:
             bits = allowed if bits is None else bits & allowed
         return bits
 
-    def _bans(self, request: Request) -> set[int]:
+    def _bans(self, request: Request, assumed: Sequence[int]) -> set[int]:
         """What may not come after what came: ends of words, and ends before min_tokens."""
         sampling, output = request.sampling, request.output_token_ids
+        if self._longer and assumed:
+            output = [*output, *assumed]
         banned = {word[-1] for word in self._longer if tuple(output[1 - len(word) :]) == word[:-1]}
-        if self._ends and request.num_sampled_tokens < sampling.min_tokens:
+        if self._ends and request.num_sampled_tokens + len(assumed) < sampling.min_tokens:
             # What is structurally complete can only end, however short it is.
             if request.constraint is None or not request.constraint.is_complete:
                 banned |= self._ends

@@ -12,12 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forebay_runtime.request import Request
+from forebay_runtime.request import SamplingParams
+
+
+class Row(Protocol):
+    """Whose token a row of logits gives: a request, or one of its tokens further ahead."""
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """How it is chosen."""
+
+    def draw(self) -> int:
+        """63 bits of chance for this token."""
+
 
 _HEAT_TOKENS = 256
 """Without a filter, heats of so many tokens race by their sums, then the winner's own tokens: as
@@ -27,10 +40,10 @@ _MOST_CANDIDATES = 1024
 takes ten times as long."""
 
 
-def draw_tokens(logits: Tensor, requests: Sequence[Request]) -> list[int]:
-    """One token for each request, by chance.
+def draw_tokens(logits: Tensor, requests: Sequence[Row]) -> list[int]:
+    """One token for each row, by chance.
 
-    Shapes: logits [R, V], finite or -inf, and not -inf everywhere; R requests that are not greedy.
+    Shapes: logits [R, V], finite or -inf, and not -inf everywhere; R rows that are not greedy.
     """
     is_filtered = [r.sampling.top_k > 0 or r.sampling.top_p < 1 for r in requests]
     token_ids = [0] * len(requests)
@@ -43,7 +56,7 @@ def draw_tokens(logits: Tensor, requests: Sequence[Request]) -> list[int]:
     return token_ids
 
 
-def _draw_plain(logits: Tensor, requests: Sequence[Request]) -> list[int]:
+def _draw_plain(logits: Tensor, requests: Sequence[Row]) -> list[int]:
     """Draw from all tokens but those below min_p. Shapes: logits [R, V]."""
     probabilities = _probabilities(logits, requests)
     num_tokens = probabilities.shape[-1]
@@ -61,7 +74,7 @@ def _draw_plain(logits: Tensor, requests: Sequence[Request]) -> list[int]:
     return (first + _race(chances, token_ids, keys)).squeeze(1).tolist()
 
 
-def _draw_filtered(logits: Tensor, requests: Sequence[Request]) -> list[int]:
+def _draw_filtered(logits: Tensor, requests: Sequence[Row]) -> list[int]:
     """Draw from the top_k best tokens, and of these from the fewest that hold top_p.
 
     Shapes: logits [R, V].
@@ -89,7 +102,7 @@ def _draw_filtered(logits: Tensor, requests: Sequence[Request]) -> list[int]:
     return [chosen[row] for row in range(len(requests))]
 
 
-def _is_enough(request: Request, share: float, num_candidates: int) -> bool:
+def _is_enough(request: Row, share: float, num_candidates: int) -> bool:
     """Do the first candidates, which hold that share, include all that top_k and top_p keep?"""
     if request.sampling.top_k:
         return request.sampling.top_k <= num_candidates
@@ -110,7 +123,7 @@ class Candidates:
     totals: Tensor
 
 
-def _draw_kept(candidates: Candidates, requests: Sequence[Request]) -> list[int]:
+def _draw_kept(candidates: Candidates, requests: Sequence[Row]) -> list[int]:
     """Draw from what top_k and top_p keep."""
     cumulative = candidates.cumulative
     num_candidates, device = cumulative.shape[-1], cumulative.device
@@ -126,7 +139,7 @@ def _draw_kept(candidates: Candidates, requests: Sequence[Request]) -> list[int]
     return candidates.token_ids.gather(1, winner).squeeze(1).tolist()
 
 
-def _probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
+def _probabilities(logits: Tensor, requests: Sequence[Row]) -> Tensor:
     """Softmax at each request's temperature, zero below its min_p. Shapes: logits, out [R, V]."""
     device = logits.device
     temperatures = torch.tensor([r.sampling.temperature for r in requests], device=device)
@@ -145,7 +158,7 @@ def _cumulate(probabilities: Tensor) -> Tensor:
     return probabilities.cumsum(-1, dtype=torch.float64)
 
 
-def _draw_keys(requests: Sequence[Request], device: torch.device) -> Tensor:
+def _draw_keys(requests: Sequence[Row], device: torch.device) -> Tensor:
     """Each request's chance for this token. Shapes: out [R, 1] int64."""
     return torch.tensor([request.draw() for request in requests], device=device).unsqueeze(1)
 

@@ -17,8 +17,8 @@ from forebay_runtime.sampling.penalties import Penalties
 
 _BANNED = float("-inf")
 
-Edit = Callable[[Tensor, Request], None]
-"""Changes a request's scores [V] in place."""
+Edit = Callable[[Tensor, Request, Sequence[int]], None]
+"""Changes a request's scores [V] in place, as after its tokens and those taken for granted."""
 
 
 def build_edits(request: Request, end_token_ids: frozenset[int], like: Tensor) -> tuple[Edit, ...]:
@@ -65,7 +65,7 @@ class _AllowOnly:
     def __init__(self, token_ids: Tensor) -> None:
         self._token_ids = token_ids
 
-    def __call__(self, scores: Tensor, request: Request) -> None:
+    def __call__(self, scores: Tensor, request: Request, assumed: Sequence[int]) -> None:
         kept = scores[self._token_ids]
         scores.fill_(_BANNED)
         scores[self._token_ids] = kept
@@ -77,10 +77,11 @@ class _BanWords:
     def __init__(self, words: Sequence[tuple[int, ...]], like: Tensor) -> None:
         self._always = _to_index({word[0] for word in words if len(word) == 1}, like)
         self._longer = [word for word in words if len(word) > 1 and 0 <= word[-1] < len(like)]
+        self._most_before = max(map(len, words))
 
-    def __call__(self, scores: Tensor, request: Request) -> None:
+    def __call__(self, scores: Tensor, request: Request, assumed: Sequence[int]) -> None:
         scores[self._always] = _BANNED
-        output = request.output_token_ids
+        output = [*request.output_token_ids[-self._most_before :], *assumed]
         for word in self._longer:
             if tuple(output[1 - len(word) :]) == word[:-1]:
                 scores[word[-1]] = _BANNED
@@ -92,8 +93,8 @@ class _BanEnd:
     def __init__(self, token_ids: Tensor) -> None:
         self._token_ids = token_ids
 
-    def __call__(self, scores: Tensor, request: Request) -> None:
-        if request.num_sampled_tokens >= request.sampling.min_tokens:
+    def __call__(self, scores: Tensor, request: Request, assumed: Sequence[int]) -> None:
+        if request.num_sampled_tokens + len(assumed) >= request.sampling.min_tokens:
             return
         # What is structurally complete can only end, however short it is.
         if request.constraint is None or not request.constraint.is_complete:
@@ -108,12 +109,12 @@ class _Bias:
         amounts = [biases[token_id] for token_id in self._token_ids.tolist()]
         self._amounts = torch.tensor(amounts, dtype=like.dtype, device=like.device)
 
-    def __call__(self, scores: Tensor, request: Request) -> None:
+    def __call__(self, scores: Tensor, request: Request, assumed: Sequence[int]) -> None:
         scores[self._token_ids] += self._amounts
 
 
-def _constrain(scores: Tensor, request: Request) -> None:
-    """Ban what the request's constraint does not allow next."""
+def _constrain(scores: Tensor, request: Request, _: Sequence[int]) -> None:
+    """Ban what the request's constraint does not allow next; it walks over known tokens only."""
     if request.constraint is None:
         return
     bits = np.frombuffer(request.constraint.allowed(), np.uint8)

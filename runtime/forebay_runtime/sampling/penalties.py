@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,6 +34,16 @@ class TokenCounts:
             self._token_ids[place] = token_id
             self._counts[place] += 1
 
+    def with_more(self, token_ids: Sequence[int]) -> Self:
+        """These counts and some more tokens', apart; itself where there are none."""
+        if not token_ids:
+            return self
+        more = copy(self)
+        more._places = self._places.copy()
+        more._token_ids, more._counts = self._token_ids.copy(), self._counts.copy()
+        more.add(token_ids)
+        return more
+
     def token_ids(self, device: torch.device) -> Tensor:
         """The distinct tokens [n] int64."""
         return torch.from_numpy(self._token_ids[: len(self._places)]).to(device)
@@ -56,17 +68,18 @@ class Penalties:
         if request.sampling.repetition_penalty != 1:
             self._all.add(request.prompt_token_ids)
 
-    def __call__(self, scores: Tensor, request: Request) -> None:
+    def __call__(self, scores: Tensor, request: Request, assumed: Sequence[int]) -> None:
         """Change scores [V] in place."""
         self._count(request)
         sampling, device = request.sampling, scores.device
         if sampling.repetition_penalty != 1:
-            token_ids = self._all.token_ids(device)
+            token_ids = self._all.with_more(assumed).token_ids(device)
             seen, penalty = scores[token_ids], sampling.repetition_penalty
             scores[token_ids] = torch.where(seen > 0, seen / penalty, seen * penalty)
         if sampling.frequency_penalty or sampling.presence_penalty:
-            token_ids = self._output.token_ids(device)
-            lost = self._output.counts(device) * sampling.frequency_penalty
+            output = self._output.with_more(assumed)
+            token_ids = output.token_ids(device)
+            lost = output.counts(device) * sampling.frequency_penalty
             scores[token_ids] -= lost + sampling.presence_penalty
 
     def _count(self, request: Request) -> None:

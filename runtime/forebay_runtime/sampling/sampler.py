@@ -26,8 +26,13 @@ from forebay_runtime.step_result import StepResult
 class Choice(Protocol):
     """One of the two forms, on a CPU and on a GPU, that choose a step's tokens."""
 
-    def choose(self, logits: Tensor, requests: Sequence[Request]) -> Tensor:
-        """Each row's token. Shapes: logits [R, V]; out [2, R] int64: tokens, then outcomes."""
+    def choose(
+        self, logits: Tensor, requests: Sequence[Request], assumed: Sequence[tuple[int, ...]] = ()
+    ) -> Tensor:
+        """Each row's token. Shapes: logits [R, V]; out [2, R] int64: tokens, then outcomes.
+
+        assumed: what each row takes for granted after its request's tokens; empty for nothing.
+        """
 
 
 class Sampler:
@@ -44,7 +49,7 @@ class Sampler:
         self._pooler = Pooler()
 
     def sample(self, result: StepResult, batch: Batch) -> Samples:
-        """A token for each of batch.sampled, and what else their requests asked for.
+        """A token for each row of batch.sampled, and what else their requests asked for.
 
         On a GPU nothing is waited for.
         """
@@ -52,9 +57,9 @@ class Sampler:
         with torch.inference_mode():
             drawn = torch.empty(2, 0, dtype=torch.int64, device=logits.device)
             if requests:
-                drawn = self._choice_for(logits).choose(logits, requests)
+                drawn = self._choice_for(logits).choose(logits, requests, batch.assumed)
             rankings = self._rank(logits, requests, drawn[0])
-            return Samples(requests, drawn, rankings, self._read_prompts(result, batch), result)
+            return Samples(batch, drawn, rankings, self._read_prompts(result, batch), result)
 
     def _choice_for(self, logits: Tensor) -> Choice:
         """The form for the model's device, made at its first step."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from forebay_kernels.outcome import BROKEN, NOTHING_LEFT
-from forebay_runtime.request import Request
 from forebay_runtime.sampling.edits import explain_nothing_left
 from forebay_runtime.sampling.scores import Ranking, read_ranking
 from forebay_runtime.sampling.transfer import HostCopies
+from forebay_runtime.scheduling.batch import Batch
 from forebay_runtime.step_result import Sampled, StepResult
 
 _NOT_FINITE = (
@@ -33,7 +33,7 @@ class Samples:
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        batch: Batch,
         drawn: Tensor,
         rankings: Mapping[str, Ranking],
         prompts: PromptReadings,
@@ -41,7 +41,7 @@ class Samples:
     ) -> None:
         """drawn: [2, R] int64, tokens and outcomes; rankings: by request id."""
         self.token_ids = drawn[0]
-        self._requests = requests
+        self._batch = batch
         self._rankings = rankings
         self._prompts = prompts
         self._find_broken = result.find_broken
@@ -51,7 +51,7 @@ class Samples:
         """What the step gave its requests."""
         copies = iter(self._copies.wait())
         token_ids, outcomes = next(copies).tolist()
-        errors = self._errors(outcomes)
+        errors = self._errors(token_ids, outcomes)
         logprobs = {name: read_ranking(_take(copies))[0] for name in self._rankings}
         prompt_logprobs = {
             name: tuple(each for _ in rankings for each in read_ranking(_take(copies)))
@@ -67,9 +67,13 @@ class Samples:
         """Has the device come so far? Never where the host is the device."""
         return self._copies.is_over()
 
-    def _errors(self, outcomes: Sequence[int]) -> dict[str, str]:
+    def _errors(self, token_ids: Sequence[int], outcomes: Sequence[int]) -> dict[str, str]:
         errors: dict[str, str] = {}
-        for request, outcome in zip(self._requests, outcomes, strict=True):
+        is_reached = self._batch.reached_rows(token_ids)
+        rows = zip(self._batch.sampled, outcomes, is_reached, strict=True)
+        for request, outcome, is_real in rows:
+            if not is_real:
+                continue
             if outcome == BROKEN:
                 errors[request.request_id] = _NOT_FINITE
             elif outcome == NOTHING_LEFT:

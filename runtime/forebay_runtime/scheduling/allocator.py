@@ -135,6 +135,7 @@ class Allocator:
         del request.block_ids[:]
         request.num_unheld_blocks = 0
         request.num_computed_tokens = request.num_flying_tokens = 0
+        request.num_flying_drafts = request.num_drafted_tokens = 0
 
     def num_blocks_at_once(self, num_tokens: int, num_step_tokens: int, num_unseen: int) -> int:
         """The most blocks that a request holds on its way to num_tokens, num_step_tokens a step.
@@ -171,7 +172,8 @@ class Allocator:
         name, size = f"request {request.request_id}", self.pool.block_size
         num_computed, num_launched = request.num_computed_tokens, request.num_launched_tokens
         num_slots = len(request.block_ids) * size
-        if not 0 <= num_computed <= num_launched <= min(request.num_coming_tokens, num_slots):
+        num_coming = request.num_coming_tokens + request.num_flying_drafts
+        if not 0 <= num_computed <= num_launched <= min(num_coming, num_slots):
             raise IntegrityError(f"{name} has {num_launched} tokens computed or flying, too many")
         if self._num_blocks_unseen(num_computed) < request.num_unheld_blocks:
             raise IntegrityError(f"{name} let blocks go that its next token attends to")

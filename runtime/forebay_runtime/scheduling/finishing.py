@@ -31,6 +31,17 @@ class EndRules:
     max_model_len: int
 
 
+def take_tokens(
+    request: Request, token_ids: tuple[int, ...], rules: EndRules
+) -> tuple[tuple[int, ...], Ending | None]:
+    """Add sampled tokens to a request up to its end; those that were added, and the end."""
+    for number, token_id in enumerate(token_ids, 1):
+        ending = take_token(request, token_id, rules)
+        if ending is not None:
+            return token_ids[:number], ending
+    return token_ids, None
+
+
 def take_token(request: Request, token_id: int, rules: EndRules) -> Ending | None:
     """Add a sampled token to a request; how it ends with it, if it does."""
     request.output_token_ids.append(token_id)
@@ -72,15 +83,15 @@ def add_prompt_logprobs(request: Request, start: int, scores: Sequence[TokenLogp
 def to_output(
     request: Request,
     ending: Ending | None,
-    token_id: int | None = None,
+    token_ids: tuple[int, ...] = (),
     sampled: Sampled = _NOTHING,
 ) -> Output:
     """What a step gave a request, and with the first output what is told once."""
     name = request.request_id
-    if ending is None and token_id is not None and request.has_output and not sampled.logprobs:
-        return Output(name, (token_id,))
-    is_error = ending is not None and ending.reason == "error"
-    token_ids = () if token_id is None or is_error else (token_id,)
+    if ending is None and token_ids and request.has_output and not sampled.logprobs:
+        return Output(name, token_ids)
+    if ending is not None and ending.reason == "error":
+        token_ids = ()
     logprobs = sampled.logprobs.get(name) if token_ids else None
     output = Output(
         name,

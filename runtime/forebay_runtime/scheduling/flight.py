@@ -20,10 +20,11 @@ def num_ready_tokens(request: Request, max_model_len: int) -> int:
 
     A pending token may be computed, unless it is the last by length, or the host must know it for
     the next one to be sampled. That it may turn out to be a stop token holds nobody up: what was
-    computed beyond it is thrown away.
+    computed beyond it is thrown away. Where tokens were proposed, it is not known how many will be
+    pending.
     """
     if request.num_pending_tokens:
-        if request.needs_known_tokens:
+        if request.needs_known_tokens or request.num_flying_drafts:
             return 0
         if request.num_coming_tokens >= min(request.num_wanted_tokens, max_model_len):
             return 0
@@ -36,10 +37,11 @@ def launch(chunks: Sequence[Chunk]) -> None:
     for chunk in chunks:
         request = chunk.request
         request.num_flying_tokens += chunk.num_tokens
+        request.num_flying_drafts = len(chunk.proposed)
         if chunk.catches_up:
             request.num_pending_tokens += 1
             request.pending_row = row
-            row += 1
+            row += 1 + len(chunk.proposed)
 
 
 def land(chunk: Chunk) -> bool:
@@ -47,6 +49,8 @@ def land(chunk: Chunk) -> bool:
     request = chunk.request
     if chunk.catches_up:
         request.num_pending_tokens -= 1
+    if chunk.proposed:
+        request.num_flying_drafts = 0
     is_kept = request.num_flying_tokens > 0
     if is_kept:
         request.num_flying_tokens -= chunk.num_tokens

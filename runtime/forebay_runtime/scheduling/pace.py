@@ -74,4 +74,4 @@ class Pace:
 
 
 def _is_decode(chunk: Chunk) -> bool:
-    return chunk.num_tokens == 1 and chunk.catches_up
+    return chunk.catches_up and chunk.num_tokens == 1 + len(chunk.proposed)

@@ -25,11 +25,12 @@ from forebay_runtime.scheduling.finishing import (
     Ending,
     EndRules,
     add_prompt_logprobs,
-    take_token,
+    take_tokens,
     to_output,
 )
 from forebay_runtime.scheduling.pace import Pace
 from forebay_runtime.scheduling.waiting import OrderedRequests, order_of
+from forebay_runtime.speculative.speculation import Speculation
 from forebay_runtime.step_result import Sampled
 
 _MOST_TIMES_PASSED = 16
@@ -49,12 +50,14 @@ class Scheduler:
         eos_token_ids: frozenset[int],
         rules: Rules = Rules(),  # noqa: B008
         clock: Callable[[], float] = time.monotonic,
+        speculation: Speculation | None = None,
     ) -> None:
         self.pool = pool
         self.limits = limits
         self.eos_token_ids = eos_token_ids
         self.rules = rules
         self.pace = Pace(limits)
+        self.speculation = speculation
         self._clock = clock
         self._scheduled_at = 0.0
         self._allocator = Allocator(pool, rules.window, rules.has_prefix_cache)
@@ -115,6 +118,9 @@ class Scheduler:
             num_fitting = self._make_room(request, num_tokens)
             if num_fitting:
                 chunks.append(Chunk.of(request, request.num_launched_tokens, num_fitting))
+        if self.speculation is not None:
+            num_left = num_allowed - sum(chunk.num_tokens for chunk in chunks)
+            chunks = self.speculation.extend(chunks, num_left, self._allocator.grow)
         chunks.sort(key=_place_in_batch)
         flight.launch(chunks)
         return Batch(tuple(chunks), num_allowed)
@@ -134,12 +140,13 @@ class Scheduler:
         outputs, self._ended = self._ended, []
         self._num_step_tokens = batch.num_tokens
         self.pace.note_step(batch.chunks, batch.num_tokens_allowed, seconds)
-        token_ids = iter(sampled.token_ids)
-        for chunk in batch.chunks:
-            token_id = next(token_ids) if chunk.catches_up else None
+        if self.speculation is not None:
+            self.speculation.note_step(batch, sampled.token_ids, seconds)
+        kept = batch.kept_tokens(sampled.token_ids)
+        for chunk, token_ids in zip(batch.chunks, kept, strict=True):
             # What is left of a request that ended while its step flew is thrown away.
             if self._requests.get(chunk.request.request_id) is chunk.request:
-                output = self._advance(chunk, token_id, sampled)
+                output = self._advance(chunk, token_ids, sampled)
                 if output is not None:
                     outputs.append(output)
         return outputs
@@ -161,6 +168,7 @@ class Scheduler:
             num_prefix_hits=self._num_prefix_hits,
             num_step_tokens=self._num_step_tokens,
             kv_fragmentation=num_empty / num_slots if num_slots else 0.0,
+            speculated=None if self.speculation is None else self.speculation.counts,
         )
 
     def check_integrity(self) -> None:
@@ -258,7 +266,7 @@ class Scheduler:
         )
         self._ended.append(self._end(request, Ending("error", error)))
 
-    def _advance(self, chunk: Chunk, token_id: int | None, sampled: Sampled) -> Output | None:
+    def _advance(self, chunk: Chunk, token_ids: tuple[int, ...], sampled: Sampled) -> Output | None:
         """Move a request by its chunk; None while its prompt is not computed to the end."""
         request = chunk.request
         name = request.request_id
@@ -269,19 +277,20 @@ class Scheduler:
         if error is not None:
             # Its blocks are not published: they may hold what made it fail.
             return self._end(request, Ending("error", error))
-        if is_kept:
-            self._allocator.note_computed(request, chunk.start + chunk.num_tokens)
         if request.sampling.num_prompt_logprobs is not None:
             add_prompt_logprobs(request, chunk.start, sampled.prompt_logprobs.get(name, ()))
-        if token_id is not None:
-            ending = take_token(request, token_id, self._end_rules)
-        elif request.samples or chunk.end < request.num_tokens:
-            return None
-        else:
+        token_ids, ending = take_tokens(request, token_ids, self._end_rules)
+        if is_kept:
+            # What was proposed in vain is computed too, and never read: the next step writes there.
+            num_vain = 1 + len(chunk.proposed) - len(token_ids) if chunk.proposed else 0
+            self._allocator.note_computed(request, chunk.end - num_vain)
+        if not token_ids:
+            if request.samples or chunk.end < request.num_tokens:
+                return None
             ending = Ending("length" if request.pooling is None else "stop")
         if ending is not None:
             self._forget(request)
-        return to_output(request, ending, token_id, sampled)
+        return to_output(request, ending, token_ids, sampled)
 
     def _end(self, request: Request, ending: Ending) -> Output:
         """End a request that gets nothing more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from forebay_budget.terms import most_proposed_tokens
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import num_blocks_in_window
@@ -54,7 +55,12 @@ def choose_limits(config: EngineConfig, num_positions: int, shape: BlockShape) -
         raise StartError(
             f"--max-model-len {asked} is more than the {num_positions} positions that the model has"
         )
-    limits = Limits(config.max_num_seqs, config.max_num_batched_tokens, asked or num_positions)
+    limits = Limits(
+        config.max_num_seqs,
+        config.max_num_batched_tokens,
+        asked or num_positions,
+        _most_proposed(config),
+    )
     if config.kv_cache_memory_bytes is None:
         return limits
     num_blocks = config.kv_cache_memory_bytes // shape.num_bytes
@@ -68,6 +74,13 @@ def choose_limits(config: EngineConfig, num_positions: int, shape: BlockShape) -
             f"to {shape.num_blocks_at_once(least) * shape.num_bytes} or lower --max-model-len"
         )
     return replace(limits, max_model_len=longest)
+
+
+def _most_proposed(config: EngineConfig) -> int:
+    """The most tokens that a step tries, over all requests."""
+    if config.speculative is None:
+        return 0
+    return most_proposed_tokens(config.max_num_seqs, config.speculative.num_speculative_tokens)
 
 
 def choose_num_blocks(limits: Limits, shape: BlockShape) -> int:

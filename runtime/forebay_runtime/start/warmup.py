@@ -36,6 +36,8 @@ _SAMPLING = (
     ),
 )
 """Each of the sampler's ways; the fourth keeps more tokens than the first candidates."""
+_NUM_PLAIN = 4
+"""The first of them, which neither score nor count nor ban."""
 
 
 class _AllowAll:
@@ -126,6 +128,9 @@ def _all_batches(runner: ModelRunner) -> Iterator[Batch]:
     """A batch for every padded number of tokens, and one for every number of decodes."""
     limits = runner.limits
     yield from _largest_batches(runner)
+    for num_sampled in reversed(list(padded_sizes(limits.max_num_sampled))):
+        if num_sampled > limits.max_num_seqs:
+            yield _proposing_batch(runner, min(num_sampled, limits.max_num_sampled))
     # Falling, as each then finds room in what the one before gave back; rising, the heap would
     # grow by twice as much.
     for num_tokens in reversed(list(padded_sizes(_most_tokens(limits)))):
@@ -142,6 +147,8 @@ def _largest_batches(runner: ModelRunner) -> Iterator[Batch]:
     num_tokens = min(most_tokens, -(-longest // 2))
     yield Batch((_chunk(0, longest - num_tokens, num_tokens),))
     yield _decode_batch(limits.max_num_seqs, _longest(runner, limits.max_num_seqs))
+    if limits.max_num_proposed_tokens:
+        yield _proposing_batch(runner, limits.max_num_sampled)
 
 
 def _most_tokens(limits: Limits) -> int:
@@ -166,6 +173,22 @@ def _prefill_batch(limits: Limits, num_tokens: int) -> Batch:
 
 def _decode_batch(num_seqs: int, seq_len: int) -> Batch:
     return Batch(tuple(_chunk(index, seq_len - 1, 1) for index in range(num_seqs)))
+
+
+def _proposing_batch(runner: ModelRunner, num_sampled: int) -> Batch:
+    """Decodes of as many requests as can be, with proposed tokens for so many rows in all."""
+    num_seqs = min(runner.limits.max_num_seqs, num_sampled)
+    chunks: list[Chunk] = []
+    for index in range(num_seqs):
+        num_rows = (num_sampled + index) // num_seqs
+        start = max(0, _longest(runner, num_seqs) - num_rows)
+        # Penalties are not counted for tokens that are only proposed, everywhere.
+        sampling = _SAMPLING[index % _NUM_PLAIN]
+        request = Request(f"warm-up-{index}", [0] * (start + 1), sampling)
+        proposed = (0,) * (num_rows - 1)
+        chunk = Chunk.of(request, start, 1)
+        chunks.append(chunk._replace(num_tokens=num_rows, proposed=proposed))
+    return Batch(tuple(chunks))
 
 
 def _chunk(index: int, start: int, num_tokens: int) -> Chunk:

@@ -1,18 +1,19 @@
 """Whatever comes in whatever order, with pools far too small: nothing is lost, everyone ends."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fake_runner import FakeRunner, FakeSampler, answer_alone
+from fake_runner import FakeProposer, FakeRunner, FakeSampler, answer_alone
 from forebay_runtime.engine import Engine, Warmth, Widths
 from forebay_runtime.request import Output, Request, SamplingParams
 from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Batch, Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
+from forebay_runtime.speculative.speculation import Speculation, SpeculationRules
 
 MAX_MODEL_LEN = 40
 LAST_EVENT = 40
@@ -81,6 +82,17 @@ class World:
     rules: Rules = field(default_factory=Rules)
     is_async: bool = False
     is_late: bool = False
+    wrong_at: int = 2
+    """Of proposed tokens, every so many-th is a wrong guess."""
+
+    def speculation(self) -> Speculation | None:
+        """What proposes tokens, if the limits leave room for any."""
+        number = self.limits.max_num_proposed_tokens
+        if not number:
+            return None
+        proposer = FakeProposer(self.rules.window, self.wrong_at)
+        rules = SpeculationRules(min(number, 4), counts_on_host=True, adapts=False)
+        return Speculation(proposer, rules, self.limits)
 
     def outgrows(self, arrival: Arrival, num_tokens: int) -> bool:
         """Can the whole pool, within so many tokens, not hold what the next token attends to?"""
@@ -111,9 +123,12 @@ arrivals = st.lists(
     max_size=12,
 )
 limits = st.builds(
-    lambda num_seqs, extra_tokens: Limits(num_seqs, num_seqs + extra_tokens, MAX_MODEL_LEN),
+    lambda num_seqs, extra_tokens, proposed: Limits(
+        num_seqs, num_seqs + extra_tokens, MAX_MODEL_LEN, proposed
+    ),
     num_seqs=st.integers(1, 5),
     extra_tokens=st.integers(0, 20),
+    proposed=st.sampled_from([0, 1, 3, 8]),
 )
 worlds = st.builds(
     World,
@@ -130,6 +145,7 @@ worlds = st.builds(
     ),
     is_async=st.booleans(),
     is_late=st.booleans(),
+    wrong_at=st.integers(1, 5),
 )
 
 
@@ -141,7 +157,9 @@ class Play:
         self.world = world
         self.runner = FakeRunner(world.block_size, window, world.is_late)
         pool = BlockPool(world.num_blocks, world.block_size)
-        self.scheduler = Scheduler(pool, world.limits, frozenset(), world.rules)
+        self.scheduler = Scheduler(
+            pool, world.limits, frozenset(), world.rules, speculation=world.speculation()
+        )
         self.engine = Engine(
             self.scheduler,
             self.runner,
@@ -251,7 +269,7 @@ def test_every_request_ends_once_in_very_many_histories(
 @settings(max_examples=150, deadline=None)
 @given(limits, arrivals)
 def test_in_a_large_pool_nothing_is_computed_twice(limits: Limits, arrivals: list[Arrival]) -> None:
-    play = check_play(World(400, 4, limits), arrivals)
+    play = check_play(World(400, 4, replace(limits, max_num_proposed_tokens=0)), arrivals)
     computed = [
         (chunk.request.request_id, position)
         for batch in play.runner.batches

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from forebay_runtime.engine import EngineLike, VramTerm
-from forebay_runtime.request import Load
+from forebay_runtime.request import Load, Speculated
 from forebay_runtime.server.metrics.families import ENGINE
 
 
@@ -58,8 +58,27 @@ class EngineFigures(Collector):
             ("prefix_cache_hits", "Tokens found in the prefix cache", load.num_prefix_hits),
         ):
             yield _counter(f"vllm:{name}", text, labels, count)
+        if load.speculated is not None:
+            yield from self._speculated(load.speculated)
         text = "Share of the KV slots that requests hold in which no token is"
         yield _gauge("forebay:kv_fragmentation_ratio", text, own, load.kv_fragmentation)
+
+    def _speculated(self, counts: Speculated) -> Iterable[Metric]:
+        labels = {"model_name": self._model_name, "engine": ENGINE}
+        for name, text, count in (
+            ("num_drafts", "Times that tokens were proposed for a request", counts.num_drafts),
+            ("num_draft_tokens", "Tokens that were proposed", counts.num_proposed_tokens),
+            ("num_accepted_tokens", "Proposed tokens that were kept", counts.num_kept_tokens),
+        ):
+            yield _counter(f"vllm:spec_decode_{name}", text, labels, count)
+        family = CounterMetricFamily(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "Proposed tokens that were kept, by their place after the last known one",
+            labels=[*labels, "position"],
+        )
+        for position, count in enumerate(counts.num_kept_at):
+            family.add_metric([*labels.values(), str(position)], count)
+        yield family
 
     def _own(self, engine: EngineLike | None) -> Iterable[Metric]:
         own = {"model_name": self._model_name}
