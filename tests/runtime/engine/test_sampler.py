@@ -87,7 +87,9 @@ def test_a_seed_gives_the_same_tokens_again_and_another_gives_others() -> None:
 
     def sequence(seed: int) -> list[int]:
         request = Request("a", [0], SamplingParams(max_tokens=9, seed=seed))
-        return [sample(logits, [request])[0] for _ in range(8)]
+        for _ in range(8):
+            request.output_token_ids += sample(logits, [request])
+        return request.output_token_ids
 
     assert sequence(5) == sequence(5)
     assert sequence(5) != sequence(6)

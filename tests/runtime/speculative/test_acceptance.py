@@ -16,7 +16,7 @@ from forebay_runtime.speculative.acceptance import accept
 
 V = 5
 NUM_TOKENS = 3
-NUM_SEEDS = 6_000
+NUM_SEEDS = 1_500
 _TARGET = torch.randn(1 + V + V * V, V, generator=torch.Generator().manual_seed(1))
 _DRAFT = _TARGET + 0.8 * torch.randn(*_TARGET.shape, generator=torch.Generator().manual_seed(2))
 Accept = Callable[[Sequence[int], Sequence[int]], tuple[int, ...]]
