@@ -21,7 +21,7 @@ def requests(number: int, **sampling: object) -> list[Request]:
 
 
 def sample(logits: torch.Tensor, asked: list[Request]) -> list[int]:
-    batch = Batch(tuple(Chunk.of(request, 0, 1) for request in asked))
+    batch = Batch(tuple(Chunk.of(request, request.num_tokens - 1, 1) for request in asked))
     return list(Sampler().sample(StepResult(logits), batch).wait().token_ids)
 
 
