@@ -28,8 +28,8 @@ from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
+from forebay_runtime.scheduling.speculation import Speculation, SpeculationRules
 from forebay_runtime.speculative.ngram import NgramProposer
-from forebay_runtime.speculative.speculation import Speculation, SpeculationRules
 from forebay_runtime.start import warmup
 from forebay_runtime.start.capacity import (
     BlockShape,

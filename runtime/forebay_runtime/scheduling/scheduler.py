@@ -29,8 +29,8 @@ from forebay_runtime.scheduling.finishing import (
     to_output,
 )
 from forebay_runtime.scheduling.pace import Pace
+from forebay_runtime.scheduling.speculation import Speculation
 from forebay_runtime.scheduling.waiting import OrderedRequests, order_of
-from forebay_runtime.speculative.speculation import Speculation
 from forebay_runtime.step_result import Sampled
 
 _MOST_TIMES_PASSED = 16

@@ -13,7 +13,7 @@ from forebay_runtime.scheduling.admission import Rules
 from forebay_runtime.scheduling.batch import Batch, Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.speculative.speculation import Speculation, SpeculationRules
+from forebay_runtime.scheduling.speculation import Speculation, SpeculationRules
 
 MAX_MODEL_LEN = 40
 LAST_EVENT = 40
