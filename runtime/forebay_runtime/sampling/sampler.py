@@ -61,6 +61,16 @@ class Sampler:
             rankings = self._rank(logits, requests, drawn[0])
             return Samples(batch, drawn, rankings, self._read_prompts(result, batch), result)
 
+    def choose(
+        self, logits: Tensor, requests: Sequence[Request], assumed: Sequence[tuple[int, ...]]
+    ) -> Tensor:
+        """A token for each row, by its request's wishes after what it takes for granted.
+
+        Shapes: logits [R, V] float32; out [2, R] int64: tokens, outcomes.
+        """
+        with torch.inference_mode():
+            return self._choice_for(logits).choose(logits, requests, assumed)
+
     def _choice_for(self, logits: Tensor) -> Choice:
         """The form for the model's device, made at its first step."""
         if self._choice is None:

@@ -114,6 +114,7 @@ class Allocator:
         size = self.pool.block_size
         first, end = request.num_computed_tokens // size, num_tokens // size
         request.num_computed_tokens = num_tokens
+        request.num_drafted_tokens = min(request.num_drafted_tokens, num_tokens)
         if end > first and self.has_prefix_cache:
             prefixes = self._prefixes(request, end)
             for block_id, prefix in zip(request.block_ids[first:], prefixes[first:], strict=False):
