@@ -1,0 +1,116 @@
+// Products of packed codes with inputs of eight bits: the instance for a matrix, and the way
+// through its tiles and rows.
+//
+// Of few rows, records of four and eight bits are read where they lie, once. Of more, or of other
+// numbers of bits, a few tiles are unpacked to bytes that stay in the cache, for all rows.
+#pragma once
+
+#include "codes_kernel.h"
+
+namespace forebay {
+namespace FOREBAY_ISA {
+namespace {
+
+// For more rows it is worth unpacking records of four bits.
+constexpr int packed_rows = 2 * code_rows_at_once;
+
+template <class V, int num_rows>
+inline void multiply_rows(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x, int row,
+                          const Part& part, const Destination& to) {
+    CodesKernel<V, num_rows> kernel;
+    kernel.run(tiles, {matrix.num_units(), matrix.group_size / matrix.unit_inputs()}, x, row);
+    for (int t = 0; t < tiles_at_once && part.first_tile + t < part.end_tile; ++t) {
+        for (int r = 0; r < num_rows; ++r) {
+            finish(kernel.sums[t][r], row + r, part.first_tile + t, matrix.num_outputs, to);
+        }
+    }
+}
+
+using MultiplyRows = void (*)(const Matrix&, const Tiles&, const RoundedRows&, int, const Part&,
+                              const Destination&);
+
+template <class V>
+inline MultiplyRows for_rows(int num_rows) {
+    switch (num_rows) {
+        case 1: return multiply_rows<V, 1>;
+        case 2: return multiply_rows<V, 2>;
+        case 3: return multiply_rows<V, code_rows_at_once < 3 ? 1 : 3>;
+        case 4: return multiply_rows<V, code_rows_at_once < 4 ? 1 : 4>;
+        case 5: return multiply_rows<V, code_rows_at_once < 5 ? 1 : 5>;
+        default: return multiply_rows<V, code_rows_at_once < 6 ? 1 : 6>;
+    }
+}
+
+// One set of tiles by all of a part's rows.
+template <class V>
+inline void multiply_tiles(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x,
+                           const Part& part, const Destination& to) {
+    for (int row = part.first_row; row < part.end_row;) {
+        const int num_rows = next_rows(part.end_row - row, code_rows_at_once);
+        for_rows<V>(num_rows)(matrix, tiles, x, row, part, to);
+        row += num_rows;
+    }
+}
+
+using MultiplyTiles = void (*)(const Matrix&, const Tiles&, const RoundedRows&, const Part&,
+                               const Destination&);
+
+template <int bits, bool is_wide, ZeroKind zeros>
+inline MultiplyTiles variant(const Matrix& matrix) {
+    if constexpr (bits == 8) {
+        if (matrix.group_size < block_inputs) {
+            return multiply_tiles<Variant<bits, is_wide, 4, zeros, false>>;
+        }
+    }
+    if (matrix.group_size == block_inputs) {
+        return multiply_tiles<Variant<bits, is_wide, 8, zeros, false>>;
+    }
+    return multiply_tiles<Variant<bits, is_wide, 8, zeros, true>>;
+}
+
+// What reads records where they lie, or ones that were unpacked.
+template <ZeroKind zeros>
+inline MultiplyTiles choose(const Matrix& matrix, bool reads_packed) {
+    if (reads_packed && matrix.bits == 4) return variant<4, false, zeros>(matrix);
+    if (tells_narrow && matrix.bits > 4) return variant<8, tells_narrow, zeros>(matrix);
+    return variant<8, false, zeros>(matrix);
+}
+
+inline bool reads_packed(const Matrix& matrix, int num_rows) {
+    if (matrix.bits == 8) return true;
+    return matrix.bits == 4 && num_rows <= packed_rows && matrix.group_size >= block_inputs;
+}
+
+inline Tiles take_tiles(const Matrix& matrix, const Part& part, uint8_t* unpacked) {
+    Tiles tiles;
+    for (int t = 0; t < tiles_at_once; ++t) {
+        const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
+                                                             : part.end_tile - 1;
+        tiles.codes[t] = matrix.tile(tile);
+        tiles.scales[t] = matrix.tile_scales(tile);
+        tiles.zeros[t] = matrix.tile_zeros(tile);
+        if (unpacked != nullptr) {
+            unpack_records(matrix.bits, tiles.codes[t], matrix.num_blocks(), unpacked);
+            tiles.codes[t] = unpacked;
+            unpacked += int64_t{512} * matrix.num_blocks();
+        }
+    }
+    return tiles;
+}
+
+template <ZeroKind zeros>
+inline void multiply_codes(const Matrix& matrix, const RoundedRows& x, const Part& part,
+                           const Destination& to, uint8_t* scratch) {
+    const bool is_packed = reads_packed(matrix, part.end_row - part.first_row);
+    const MultiplyTiles multiply = choose<zeros>(matrix, is_packed);
+    Part some = part;
+    for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {
+        some.first_tile = tile;
+        const Tiles tiles = take_tiles(matrix, some, is_packed ? nullptr : scratch);
+        multiply(matrix, tiles, x, some, to);
+    }
+}
+
+}  // namespace
+}  // namespace FOREBAY_ISA
+}  // namespace forebay

@@ -1,0 +1,204 @@
+// Products of float32 inputs, with weights that are float32 or become it.
+//
+// A few tiles are taken at a time, and of them as many inputs as the nearest cache holds: there
+// weights in another format are unpacked to, once for all rows. Each output is one sum over the
+// inputs in their order, which is put aside between those turns.
+#include "finishing.h"
+#include "products_of_isa.h"
+#include "unpacking.h"
+
+namespace forebay {
+namespace FOREBAY_ISA {
+namespace {
+
+constexpr int turn_inputs = 256;
+constexpr int64_t turn_floats = int64_t{turn_inputs} * tile_outputs;
+
+// Weights of one turn: of each tile [inputs][16].
+struct Turn {
+    const float* weights[tiles_at_once];
+    int num_inputs;
+};
+
+constexpr int prefetch_floats = 512;
+
+// sums [num_rows][tiles_at_once][16], added to.
+template <int num_rows>
+inline void add_products(const Turn& turn, const float* x, int64_t stride, float* sums) {
+    Floats sum[num_rows][tiles_at_once];
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) {
+#pragma GCC unroll 2
+        for (int t = 0; t < tiles_at_once; ++t) {
+            sum[r][t] = load(sums + (r * tiles_at_once + t) * tile_outputs);
+        }
+    }
+    for (int k = 0; k < turn.num_inputs; ++k) {
+        Floats weights[tiles_at_once];
+#pragma GCC unroll 2
+        for (int t = 0; t < tiles_at_once; ++t) {
+            const float* from = turn.weights[t] + int64_t{k} * tile_outputs;
+            if (num_rows <= 4) __builtin_prefetch(from + prefetch_floats);
+            weights[t] = load(from);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < num_rows; ++r) {
+            const Floats input = spread(x[r * stride + k]);
+#pragma GCC unroll 2
+            for (int t = 0; t < tiles_at_once; ++t) sum[r][t] = fma(weights[t], input, sum[r][t]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) {
+#pragma GCC unroll 2
+        for (int t = 0; t < tiles_at_once; ++t) {
+            store(sums + (r * tiles_at_once + t) * tile_outputs, sum[r][t]);
+        }
+    }
+}
+
+using AddProducts = void (*)(const Turn&, const float*, int64_t, float*);
+
+inline AddProducts for_rows(int num_rows) {
+    constexpr int most = float_rows_at_once;
+    switch (num_rows) {
+        case 1: return add_products<1>;
+        case 2: return add_products<2>;
+        case 3: return add_products<most < 3 ? 1 : 3>;
+        case 4: return add_products<most < 4 ? 1 : 4>;
+        case 5: return add_products<most < 5 ? 1 : 5>;
+        case 6: return add_products<most < 6 ? 1 : 6>;
+        case 7: return add_products<most < 7 ? 1 : 7>;
+        case 8: return add_products<most < 8 ? 1 : 8>;
+        case 9: return add_products<most < 9 ? 1 : 9>;
+        case 10: return add_products<most < 10 ? 1 : 10>;
+        case 11: return add_products<most < 11 ? 1 : 11>;
+        default: return add_products<most < 12 ? 1 : 12>;
+    }
+}
+
+inline void unpack_bfloat16(const uint8_t* pairs, int num_pairs, float* out) {
+    for (int pair = 0; pair < num_pairs; ++pair, pairs += run_bytes, out += 2 * tile_outputs) {
+        const Ints both = load_ints(pairs);
+        store(out, low_bfloat16(both));
+        store(out + tile_outputs, high_bfloat16(both));
+    }
+}
+
+// The weights of one unit of inputs, from steps of codes.
+inline void scale_steps(const Matrix& matrix, int tile, int group, const uint8_t* steps,
+                        float* out) {
+    const int64_t first = int64_t{group} * tile_outputs;
+    const Floats scale = mul(load_half(matrix.tile_scales(tile) + first),
+                             spread(matrix.scale_factor));
+    Ints zero = spread_int(1 << (matrix.bits - 1));
+    Floats min = zero_floats();
+    if (matrix.zero_kind == ZeroKind::integers) {
+        zero = load_uint8(matrix.tile_zeros(tile) + first);
+    } else if (matrix.zero_kind == ZeroKind::mins) {
+        zero = zero_ints();
+        const uint8_t* mins = matrix.tile_zeros(tile) + 2 * first;
+        min = mul(load_half(reinterpret_cast<const uint16_t*>(mins)), spread(matrix.min_factor));
+    }
+    for (int k = 0; k < matrix.unit_inputs(); ++k, out += tile_outputs) {
+        const Ints code = byte_of_lanes(load_bytes(steps + k / 4 * run_bytes), k % 4);
+        store(out, add(mul(to_floats(subtract(code, zero)), scale), min));
+    }
+}
+
+inline void unpack_codes(const Matrix& matrix, int tile, int block, int num_blocks, float* out) {
+    uint8_t steps[block_steps * run_bytes];
+    const int num_units = block_inputs / matrix.unit_inputs();
+    for (int end = block + num_blocks; block < end; ++block) {
+        unpack_records(matrix.bits, matrix.tile(tile) + block * matrix.record_bytes(), 1, steps);
+        for (int unit = 0; unit < num_units; ++unit) {
+            const int input = block * block_inputs + unit * matrix.unit_inputs();
+            scale_steps(matrix, tile, input / matrix.group_size,
+                        steps + unit * matrix.unit_inputs() / 4 * run_bytes, out);
+            out += matrix.unit_inputs() * tile_outputs;
+        }
+    }
+}
+
+// Where the weights of a tile's inputs from `first` on are float32.
+inline const float* take_weights(const Matrix& matrix, int tile, int first, int num_inputs,
+                                 float* unpacked) {
+    switch (matrix.format) {
+        case Format::float32:
+            return reinterpret_cast<const float*>(matrix.tile(tile)) +
+                   int64_t{first} * tile_outputs;
+        case Format::bfloat16:
+            unpack_bfloat16(matrix.tile(tile) + first / 2 * run_bytes, (num_inputs + 1) / 2,
+                            unpacked);
+            return unpacked;
+        case Format::codes:
+            unpack_codes(matrix, tile, first / block_inputs,
+                         (num_inputs + block_inputs - 1) / block_inputs, unpacked);
+            return unpacked;
+    }
+    return unpacked;
+}
+
+struct Inputs {
+    const float* x;
+    int64_t stride;
+};
+
+// Adds one turn's products for all rows of the part; sums [rows][tiles_at_once][16].
+inline void add_turn(const Turn& turn, const Inputs& inputs, int first, const Part& part,
+                     float* sums) {
+    for (int row = part.first_row; row < part.end_row;) {
+        const int num_rows = next_rows(part.end_row - row, float_rows_at_once);
+        for_rows(num_rows)(turn, inputs.x + row * inputs.stride + first, inputs.stride, sums);
+        row += num_rows;
+        sums += num_rows * tiles_at_once * tile_outputs;
+    }
+}
+
+inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Part& part,
+                           float* sums, float* unpacked) {
+    const int64_t num_sums = int64_t{part.end_row - part.first_row} * tiles_at_once * tile_outputs;
+    for (int64_t i = 0; i < num_sums; i += tile_outputs) store(sums + i, zero_floats());
+    for (int first = 0; first < matrix.num_stored; first += turn_inputs) {
+        const int num_left = matrix.num_stored - first;
+        Turn turn{{}, num_left < turn_inputs ? num_left : turn_inputs};
+        for (int t = 0; t < tiles_at_once; ++t) {
+            const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
+                                                                 : part.end_tile - 1;
+            turn.weights[t] =
+                take_weights(matrix, tile, first, turn.num_inputs, unpacked + t * turn_floats);
+        }
+        add_turn(turn, inputs, first, part, sums);
+    }
+}
+
+inline void finish_tiles(const Matrix& matrix, const Part& part, const float* sums,
+                         const Destination& to) {
+    for (int row = part.first_row; row < part.end_row; ++row) {
+        for (int t = 0; t < tiles_at_once; ++t, sums += tile_outputs) {
+            const int tile = part.first_tile + t;
+            if (tile < part.end_tile) finish(load(sums), row, tile, matrix.num_outputs, to);
+        }
+    }
+}
+
+}  // namespace
+
+void multiply_floats(const Matrix& matrix, const float* x, int64_t stride, const Part& part,
+                     const Destination& to, uint8_t* scratch) {
+    float* unpacked = reinterpret_cast<float*>(scratch);
+    float* sums = unpacked + tiles_at_once * turn_floats;
+    Part some = part;
+    for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {
+        some.first_tile = tile;
+        multiply_tiles(matrix, {x, stride}, some, sums, unpacked);
+        finish_tiles(matrix, some, sums, to);
+    }
+}
+
+int64_t floats_scratch_bytes(const Matrix&, int num_rows) {
+    return 4 * tiles_at_once * (turn_floats + int64_t{num_rows} * tile_outputs);
+}
+
+}  // namespace FOREBAY_ISA
+}  // namespace forebay

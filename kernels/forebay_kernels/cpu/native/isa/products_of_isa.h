@@ -1,0 +1,24 @@
+// The functions of one set of instructions that products.cpp puts into its table.
+#pragma once
+
+#include "../products.h"
+
+namespace forebay {
+namespace FOREBAY_ISA {
+
+void round_codes(const Matrix& matrix, const float* x, const RoundedRows& rounded, int row);
+void round_bfloat16(const Matrix& matrix, const float* x, uint16_t* rounded);
+void multiply_codes_middle(const Matrix& matrix, const RoundedRows& x, const Part& part,
+                           const Destination& to, uint8_t* scratch);
+void multiply_codes_integers(const Matrix& matrix, const RoundedRows& x, const Part& part,
+                             const Destination& to, uint8_t* scratch);
+void multiply_codes_mins(const Matrix& matrix, const RoundedRows& x, const Part& part,
+                         const Destination& to, uint8_t* scratch);
+void multiply_floats(const Matrix& matrix, const float* x, int64_t stride, const Part& part,
+                     const Destination& to, uint8_t* scratch);
+void multiply_bfloat16(const Matrix& matrix, const uint16_t* x, int64_t stride, const Part& part,
+                       const Destination& to);
+int64_t floats_scratch_bytes(const Matrix& matrix, int num_rows);
+
+}  // namespace FOREBAY_ISA
+}  // namespace forebay
