@@ -103,6 +103,13 @@ def list_plain_tensors(blueprint: Blueprint, dtype: str) -> Iterator[StoredTenso
             yield StoredTensor(wanted.name, wanted.shape, dtype, size)
 
 
+def layer_shapes(blueprint: Blueprint, layer: Layer) -> dict[str, tuple[int, ...]]:
+    """A layer's norms [size] and matrices [outputs, inputs] by their names within it; its mixture's
+    and the biases that it may have are not among them."""
+    vectors = {name: (size,) for name, size in _vectors(blueprint).items()}
+    return {**vectors, **_matrices(blueprint, layer)}
+
+
 def has_head(stored: Iterable[StoredTensor], file_format: Format) -> bool:
     """Say whether a checkpoint holds an output head of its own."""
     name = _HEADS[file_format]

@@ -1,7 +1,7 @@
-"""The `forebay` command: serve a model, size one, or look into one.
+"""The `forebay` command: serve a model, size one, look into one, or quantise and evaluate one.
 
-`budget` and `inspect` belong to forebay_budget and run on the standard library alone; what `serve`
-needs is imported only when it is asked for, and torch only when the flags were found good.
+`budget` and `inspect` belong to forebay_budget and run on the standard library alone; what the
+others need is imported only when one is asked for, and torch only when its flags were found good.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ _BUDGET_COMMANDS = {
     "budget": "show how a model's memory splits, and on what it would fit",
     "inspect": "read a model's headers without loading its weights",
 }
+_RUNTIME_COMMANDS = {
+    "serve": "serve a model over OpenAI's API",
+    "quantize": "write a model's matrices in four or eight bits",
+}
 _SERVE_EPILOG = """\
 SIGTERM drains: newcomers are served for --lame-duck-seconds more, then get 503, and what is in
 progress is finished within --shutdown-timeout. A second signal ends the process at once.
@@ -37,17 +41,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         from forebay_budget.cli import main as budget_main
 
         return budget_main(arguments)
-    parser, serve = _build_parsers()
-    if not arguments or arguments[0] != "serve":
+    parser, commands = _build_parsers()
+    if not arguments or arguments[0] not in _RUNTIME_COMMANDS:
         parser.parse_args(arguments)
         parser.print_help()
         return 2
+    command, *rest = arguments
+    own = commands[command]
     try:
+        if command == "quantize":
+            return _quantize(own, rest)
         from forebay_runtime.serve_flags import add_flags
     except ModuleNotFoundError as exc:
-        return _refuse_without(exc)
-    add_flags(serve)
-    return _serve(serve.parse_args(arguments[1:]), started_at)
+        return _refuse_without(exc, command)
+    add_flags(own)
+    return _serve(own.parse_args(rest), started_at)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,22 +67,41 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def _build_parsers() -> tuple[_Parser, _Parser]:
-    """The command's, and that of `serve`, whose flags are still to be added."""
+def _build_parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    """The command's, and those of the commands whose flags are still to be added."""
     parser = _Parser(prog="forebay", description="Serve large language models, sized and drained.")
     version = importlib.metadata.version("forebay")
     parser.add_argument("--version", action="version", version=f"forebay {version}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, text in _BUDGET_COMMANDS.items():
         commands.add_parser(name, help=text, add_help=False)
-    serve = commands.add_parser(
-        "serve",
-        help="serve a model over OpenAI's API",
-        description="Serve a model over OpenAI's API.",
-        epilog=_SERVE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser, serve
+    own = {
+        name: commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for name, text in _RUNTIME_COMMANDS.items()
+    }
+    own["serve"].epilog = _SERVE_EPILOG
+    return parser, own
+
+
+def _quantize(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from forebay_runtime.quantizing.flags import DESCRIPTION, EPILOG, add_flags, to_settings
+    from forebay_runtime.quantizing.refusal import QuantizeError
+
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_flags(parser)
+    try:
+        settings = to_settings(parser.parse_args(arguments))
+    except QuantizeError as exc:
+        print(f"forebay quantize: {exc}", file=sys.stderr)
+        return 2
+    from forebay_runtime.quantizing.command import run_quantize
+
+    return run_quantize(settings)
 
 
 def _serve(parsed: argparse.Namespace, started_at: float) -> int:
@@ -98,14 +125,14 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
         from forebay_runtime.server.loader import load_model
         from forebay_runtime.server.process import leave, run_server
     except ModuleNotFoundError as exc:
-        return _refuse_without(exc)
+        return _refuse_without(exc, "serve")
     leave(run_server(options, lambda told: load_model(parsed.model, config, options, told)))
 
 
-def _refuse_without(missing: ModuleNotFoundError) -> int:
-    message = f"{missing.name} is not installed; serving needs the extra `runtime`"
+def _refuse_without(missing: ModuleNotFoundError, command: str) -> int:
+    message = f"{missing.name} is not installed; {command} needs the extra `runtime`"
     how = "run `pip install -c constraints.txt '.[runtime]'` in a clone of Forebay"
-    print(f"forebay serve: {message}: {how}", file=sys.stderr)
+    print(f"forebay {command}: {message}: {how}", file=sys.stderr)
     return 2
 
 

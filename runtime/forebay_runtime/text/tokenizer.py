@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders
+from tokenizers import decoders, processors
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.loading.end_tokens import folder_end_tokens
@@ -107,6 +107,16 @@ class Tokenizer:
         if added is not None and added.special and not keeps_special:
             return b""
         return self._piece(token_id)
+
+    def save(self, path: Path) -> None:
+        """Write it as tokenizer.json, with the bos token in front where prompts begin with one."""
+        backend = Backend.from_str(self._backend.to_str())
+        bos, bos_token_id = self.special.names.get("bos_token"), self.special.bos_token_id
+        if self.special.adds_bos and bos is not None and bos_token_id is not None:
+            backend.post_processor = processors.TemplateProcessing(
+                single=f"{bos} $A", pair=f"{bos} $A $B", special_tokens=[(bos, bos_token_id)]
+            )
+        backend.save(str(path))
 
     def token_text(self, token_id: int) -> str:
         """The token as the vocabulary spells it."""

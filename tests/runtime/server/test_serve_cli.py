@@ -225,6 +225,6 @@ def test_serving_without_its_packages_names_what_to_install(package: str) -> Non
     assert finished.returncode == 2
     assert finished.stderr == (
         f"forebay serve: {package} is not installed; "
-        "serving needs the extra `runtime`: "
+        "serve needs the extra `runtime`: "
         "run `pip install -c constraints.txt '.[runtime]'` in a clone of Forebay\n"
     )

@@ -1,0 +1,161 @@
+"""Rounds one layer: its matrices in the order in which tokens pass them.
+
+Each is calibrated by what comes out of those before it as they were rounded, so that it can make
+good what they lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from forebay_budget.blueprint import Blueprint
+from forebay_runtime.quantizing.grid import RoundedMatrix, to_half
+from forebay_runtime.quantizing.input_statistics import InputStatistics
+from forebay_runtime.quantizing.layer_steps import LayerSteps
+from forebay_runtime.quantizing.layer_tensors import LayerTensors
+from forebay_runtime.quantizing.rounding_method import RoundingMethod
+
+Rounded = dict[str, RoundedMatrix]
+"""By the matrices' names within the layer; those that were skipped are not there."""
+
+
+class LayerRounding:
+    """One layer's tensors while they are rounded; they come to stand for what was written."""
+
+    def __init__(self, blueprint: Blueprint, tensors: LayerTensors, method: RoundingMethod) -> None:
+        self._blueprint, self._tensors, self._method = blueprint, tensors, method
+        self.rounded: Rounded = {}
+        self.errors: dict[str, float] = {}
+        """Of the outputs of what was rounded: the root mean square, as a share of their own."""
+
+    def run(self, steps: LayerSteps, batches: list[Tensor]) -> None:
+        """Round by what goes through the layer, and bring the batches behind it.
+
+        Shapes: batches, [B, L, h] each; written over.
+        """
+        family = self._blueprint.family
+        first, o_proj, middle, down = _groups(family.is_fused)
+        norms = family.norms
+        inputs = self._observe(first, map(steps.attention_inputs, batches))
+        self._round(first, inputs, self._fold_into_norm(norms.before_attention))
+        attended = [steps.attended(steps.attention_inputs(x)) for x in batches]
+        inputs = self._observe(o_proj, attended)
+        factors = self._round(o_proj, inputs, self._fold_into_values, self._tie_copies)
+        for x, each in zip(batches, attended, strict=True):
+            x.copy_(steps.after_attention(x, each if factors is None else each / factors))
+        del attended
+        inputs = self._observe(middle, map(steps.mlp_inputs, batches))
+        self._round(middle, inputs, self._fold_into_norm(norms.before_mlp))
+        inputs = self._observe(down, (steps.gated(steps.mlp_inputs(x)) for x in batches))
+        self._round(down, inputs, self._fold_into_up)
+        for x in batches:
+            x.copy_(steps.after_mlp(x, steps.gated(steps.mlp_inputs(x))))
+
+    def round_alone(self) -> None:
+        """Round to nearest, without looking at what goes through."""
+        for group in _groups(self._blueprint.family.is_fused):
+            self._round(group, None, lambda factors: None)
+
+    def _observe(self, names: tuple[str, ...], batches: Iterable[Tensor]) -> InputStatistics | None:
+        """What the inputs of some matrices are like; None where all of these are skipped."""
+        if self._is_skipped(names):
+            return None
+        weight = self._tensors.matrices[names[0]].weight
+        statistics = InputStatistics(weight.shape[1], weight.device)
+        for inputs in batches:
+            statistics.add(inputs)
+        return statistics
+
+    def _round(
+        self,
+        names: tuple[str, ...],
+        inputs: InputStatistics | None,
+        fold: Callable[[Tensor], None],
+        tie: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> Tensor | None:
+        """Round matrices of the same inputs; returns what these are divided by from here on."""
+        if self._is_skipped(names):
+            return None
+        matrices = [self._tensors.matrices[name] for name in names]
+        weight, moments, factors = torch.cat([matrix.weight for matrix in matrices]), None, None
+        if inputs is not None:
+            factors, moments = self._method.factors(weight, inputs, tie), inputs.moments
+        if factors is not None and moments is not None:
+            fold(factors)
+            weight *= factors
+            moments = moments / factors / factors.unsqueeze(1)
+        rounded, start = self._method.round(weight, moments), 0
+        for name, matrix in zip(names, matrices, strict=True):
+            rows = slice(start, start + len(matrix.weight))
+            start = rows.stop
+            self.rounded[name] = rounded.rows(rows)
+            matrix.weight = self.rounded[name].weight()
+            if moments is not None:
+                self.errors[name] = output_error(weight[rows], matrix.weight, moments)
+        return factors
+
+    def _is_skipped(self, names: tuple[str, ...]) -> bool:
+        """Engines hold matrices of the same inputs as one, so all of them are skipped, or none."""
+        modules = [self._tensors.matrices[name].name for name in names]
+        patterns = self._method.recipe.skipped
+        return any(fnmatchcase(module, pattern) for module in modules for pattern in patterns)
+
+    def _fold_into_norm(self, name: str) -> Callable[[Tensor], None]:
+        def fold(factors: Tensor) -> None:
+            self._tensors.norms[name] /= factors
+
+        return fold
+
+    def _fold_into_values(self, factors: Tensor) -> None:
+        """Heads that see the same values have the same factors, so the first copy's are all."""
+        sizes = self._blueprint.sizes
+        own = factors.view(sizes.num_kv_heads, -1, sizes.head_dim)[:, 0].flatten()
+        if self._blueprint.family.is_fused:
+            self._divide_last_outputs("self_attn.qkv_proj", own)
+        else:
+            self._divide_last_outputs("self_attn.v_proj", own)
+
+    def _fold_into_up(self, factors: Tensor) -> None:
+        is_fused = self._blueprint.family.is_fused
+        self._divide_last_outputs("mlp.gate_up_proj" if is_fused else "mlp.up_proj", factors)
+
+    def _divide_last_outputs(self, name: str, factors: Tensor) -> None:
+        """Divide a matrix's last outputs, rounded or not: rounding knows no outputs' sizes."""
+        matrix, own = self._tensors.matrices[name], slice(-len(factors), None)
+        if matrix.bias is not None:
+            matrix.bias[own] /= factors
+        rounded = self.rounded.get(name)
+        if rounded is None:
+            matrix.weight[own] /= factors.unsqueeze(1)
+            return
+        rounded.scales[own] = to_half(rounded.scales[own] / factors.unsqueeze(1))
+        matrix.weight = rounded.weight()
+
+    def _tie_copies(self, x: Tensor) -> Tensor:
+        """The mean over the heads that see the same values. Shapes: x, out [H * D]."""
+        sizes = self._blueprint.sizes
+        copies = x.view(sizes.num_kv_heads, -1, sizes.head_dim)
+        return copies.mean(1, keepdim=True).expand_as(copies).flatten()
+
+
+def output_error(weight: Tensor, rounded: Tensor, moments: Tensor) -> float:
+    """The root mean square of what outputs are off by, as a share of their own.
+
+    Shapes: weight, rounded [N, K]; moments [K, K] of the inputs.
+    """
+    errors = rounded - weight
+    lost, whole = (float(((each @ moments) * each).sum()) for each in (errors, weight))
+    return (max(lost, 0.0) / whole) ** 0.5 if whole > 0 else 0.0
+
+
+def _groups(is_fused: bool) -> tuple[tuple[str, ...], ...]:
+    """A dense layer's matrices by the inputs that they share, in the order of tokens."""
+    first: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    middle: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    if is_fused:
+        first, middle = ("self_attn.qkv_proj",), ("mlp.gate_up_proj",)
+    return first, ("self_attn.o_proj",), middle, ("mlp.down_proj",)

@@ -1,0 +1,39 @@
+"""What is asked of a quantisation: one frozen value. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["awq", "gptq", "rtn"]
+
+METHODS: tuple[Method, ...] = ("awq", "gptq", "rtn")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How matrices are rounded.
+
+    group_size: inputs that share a scale; 0: all of a row. is_symmetric: no zero points.
+    is_reordered: groups are of inputs that calibration found alike (GPTQ's desc_act).
+    damping: of GPTQ's moments, a share of their mean. skipped: patterns (fnmatch) of modules that
+    stay as they are.
+    """
+
+    method: Method
+    bits: int
+    group_size: int
+    is_symmetric: bool = False
+    is_reordered: bool = False
+    damping: float = 0.01
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Does it look at what goes through the model?"""
+        return self.method != "rtn"
+
+    @property
+    def layout(self) -> Literal["awq", "gptq"]:
+        """In whose format it is written: AWQ's own has four bits only."""
+        return "awq" if self.method == "awq" and self.bits == 4 else "gptq"

@@ -1,0 +1,38 @@
+"""The three methods as one: what to scale inputs' weights by, and how to round the outcome."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from forebay_runtime.quantizing.awq import Tie, search_factors
+from forebay_runtime.quantizing.gptq import round_by_gptq
+from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
+from forebay_runtime.quantizing.input_statistics import InputStatistics
+from forebay_runtime.quantizing.nearest import round_to_nearest
+from forebay_runtime.quantizing.recipe import Recipe
+
+
+class RoundingMethod:
+    """One recipe, for matrices of the same inputs whose outputs stand below each other."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.grid = Grid(recipe.bits, recipe.group_size, recipe.is_symmetric)
+
+    def factors(self, weight: Tensor, inputs: InputStatistics, tie: Tie) -> Tensor | None:
+        """What to multiply each input's weights by, and divide the input by: [K]; None: nothing.
+
+        Shapes: weight [N, K] float32.
+        """
+        if self.recipe.method != "awq":
+            return None
+        return search_factors(weight, inputs, self.grid, tie)
+
+    def round(self, weight: Tensor, moments: Tensor | None) -> RoundedMatrix:
+        """Round a matrix [N, K]; moments [K, K] of its inputs, None: nothing was calibrated."""
+        if self.recipe.method == "gptq" and moments is not None:
+            recipe = self.recipe
+            return round_by_gptq(
+                weight, moments, self.grid, recipe.damping, is_reordered=recipe.is_reordered
+            )
+        return round_to_nearest(weight, self.grid, moments)

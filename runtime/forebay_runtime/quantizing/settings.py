@@ -1,0 +1,95 @@
+"""What `forebay quantize` is asked, checked as far as it can be without the model. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from forebay_budget.inspection import ModelConfig
+from forebay_budget.rounding import list_inputs, row_step
+from forebay_runtime.loading.description import Description
+from forebay_runtime.quantizing.recipe import Recipe
+from forebay_runtime.quantizing.refusal import QuantizeError
+from forebay_runtime.quantizing.sampling import Sampling
+
+GROUP_SIZES = (32, 64, 128)
+
+
+@dataclass(frozen=True)
+class QuantizeSettings:
+    """model: as `forebay serve` takes it. calibration: None where the recipe looks at nothing.
+
+    dtype: of what stays plain; auto is the checkpoint's. device: cpu, cuda or auto.
+    """
+
+    model: str
+    out: Path
+    recipe: Recipe
+    calibration: Path | None = None
+    sampling: Sampling = Sampling()
+    dtype: str = "auto"
+    device: str = "auto"
+    may_replace: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no model could make right.
+
+        Raises: QuantizeError naming the flag and what is possible.
+        """
+        recipe = self.recipe
+        if recipe.is_calibrated and self.calibration is None:
+            raise QuantizeError(
+                f"--method {recipe.method} looks at what goes through the model; name a file of "
+                "text by --calibration, or choose --method rtn, which needs none"
+            )
+        if recipe.layout == "awq" and recipe.is_symmetric:
+            raise QuantizeError(
+                "--symmetric is not possible with --method awq, whose format has zero points; "
+                "leave it out, or choose gptq"
+            )
+        if recipe.is_reordered and recipe.method != "gptq":
+            raise QuantizeError("--desc-act is GPTQ's alone; leave it out, or choose gptq")
+        if recipe.is_reordered and not recipe.group_size:
+            raise QuantizeError("--desc-act orders inputs into groups; choose a --group-size")
+
+
+def check_model(described: Description, recipe: Recipe) -> None:
+    """Refuse a model that cannot be quantised so, before any of its weights are read.
+
+    Raises: QuantizeError naming what is in the way and what would be possible.
+    """
+    sizes, inspection = described.inspection.config, described.inspection
+    if described.blueprint.packing is not None:
+        raise QuantizeError(
+            f"the checkpoint is quantised already ({inspection.quantization}); name the one that "
+            "it was made from"
+        )
+    if sizes.num_experts:
+        raise QuantizeError(
+            f"{sizes.architecture} is a mixture of experts, which forebay quantize does not take; "
+            "serve it by --quantization INT4 or INT8, which rounds it at load"
+        )
+    _check_groups(sizes, recipe)
+
+
+def _check_groups(sizes: ModelConfig, recipe: Recipe) -> None:
+    size = recipe.group_size
+    for num_inputs in list_inputs(sizes):
+        step = size or row_step(recipe.bits)
+        if num_inputs % step == 0:
+            continue
+        if not size:
+            raise QuantizeError(
+                f"the model has matrices of {num_inputs} inputs; with one scale a row "
+                f"multiples of {step} are possible"
+            )
+        possible = [each for each in GROUP_SIZES if _divides_all(sizes, each)]
+        hint = f"choose {' or '.join(map(str, possible))}" if possible else "no group does"
+        raise QuantizeError(
+            f"--group-size {size} does not divide the {num_inputs} inputs of some of the model's "
+            f"matrices; {hint}"
+        )
+
+
+def _divides_all(sizes: ModelConfig, size: int) -> bool:
+    return all(num_inputs % size == 0 for num_inputs in list_inputs(sizes))
