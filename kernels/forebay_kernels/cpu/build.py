@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -125,11 +126,23 @@ def _compile(compiler: str, unit: Unit) -> Path:
 
 
 def _fingerprint(compiler: str, unit: Unit) -> str:
-    """Of the flags, the source and all headers: those are few, and short to compile."""
+    """Of the flags, the source and our headers that it includes."""
     digest = hashlib.sha256(repr((compiler, unit.flags)).encode())
-    for path in [unit.source, *sorted(SOURCES.rglob("*.h"))]:
+    for path in sorted(_with_headers(unit.source)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _with_headers(source: Path) -> set[Path]:
+    """A source and all of our headers that it includes, wherever these are included from."""
+    found, left = {source.resolve()}, [source.resolve()]
+    while left:
+        path = left.pop()
+        names = re.findall(r'^\s*#\s*include\s+"(.+)"', path.read_text(), re.MULTILINE)
+        headers = {(path.parent / name).resolve() for name in names}
+        left += headers - found
+        found |= headers
+    return found
 
 
 def _link(compiler: str, objects: Sequence[Path], extra: Sequence[str]) -> None:
