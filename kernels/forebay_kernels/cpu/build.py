@@ -5,12 +5,14 @@ Only the standard library, and imported by its path: at a wheel's build nothing 
 
 Every source in native/ is compiled once, for any processor of the machine's kind; every one in
 native/isa/ once for each set of instructions in ISAS, with FOREBAY_ISA as its name. Objects are
-kept, and compiled again only when a source or a flag changes.
+kept, for all checkouts of this user where FOREBAY_HOME is there (~/.cache/forebay), and compiled
+again only when a source, a flag or the compiler changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import platform
@@ -18,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +29,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "native"
 LIBRARY = HERE / "_native.so"
-OBJECTS = HERE / "_objects"
+_KEPT_SECONDS = 7 * 24 * 3600
+"""How long an object is kept that nothing was linked of."""
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq")
@@ -67,12 +71,11 @@ def build(*, is_sanitized: bool = False) -> Path:
     compiler = find_compiler()
     extra = _SANITIZE if is_sanitized else ()
     units = list(_units(compiler, extra))
-    OBJECTS.mkdir(exist_ok=True)
+    folder = _objects_folder()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(lambda unit: _compile(compiler, unit), units))
+        objects = list(pool.map(lambda unit: _compile(compiler, unit, folder), units))
     _link(compiler, objects, extra)
-    for stale in set(OBJECTS.glob("*.o")) - set(objects):
-        stale.unlink()
+    _forget_stale(folder)
     return LIBRARY
 
 
@@ -116,18 +119,36 @@ def _takes(compiler: str, flags: Sequence[str]) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def _compile(compiler: str, unit: Unit) -> Path:
-    to = OBJECTS / f"{unit.name}.{_fingerprint(compiler, unit)}.o"
-    if not to.exists():
+def _objects_folder() -> Path:
+    home = Path(os.environ.get("FOREBAY_HOME", "~/.cache/forebay")).expanduser()
+    folder = home / "objects" if home.is_dir() else HERE / "_objects"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _compile(compiler: str, unit: Unit, folder: Path) -> Path:
+    to = folder / f"{unit.name}.{_fingerprint(compiler, unit)}.o"
+    if to.exists():
+        os.utime(to)
+    else:
         part = to.with_suffix(f".{os.getpid()}")
         _run([compiler, *unit.flags, "-c", "-o", str(part), str(unit.source)])
         part.rename(to)
     return to
 
 
+def _forget_stale(folder: Path) -> None:
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+                path.unlink()
+
+
 def _fingerprint(compiler: str, unit: Unit) -> str:
-    """Of the flags, the source and our headers that it includes."""
-    digest = hashlib.sha256(repr((compiler, unit.flags)).encode())
+    """Of the compiler, the flags, the source and our headers that it includes."""
+    made = os.stat(compiler)
+    parts = (os.path.realpath(compiler), made.st_size, made.st_mtime_ns, unit.flags)
+    digest = hashlib.sha256(repr(parts).encode())
     for path in sorted(_with_headers(unit.source)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

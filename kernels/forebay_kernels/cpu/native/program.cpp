@@ -268,3 +268,21 @@ FB_EXPORT void fb_delete_program(void* program) { delete static_cast<forebay::Pr
 FB_EXPORT int fb_run_program(void* program, const forebay::Step* step, forebay::Pool* pool) {
     return static_cast<forebay::Program*>(program)->run(*step, *pool);
 }
+
+// What an instruction takes of memory, by its operation's number; 0 past the last.
+FB_EXPORT int64_t fb_instruction_bytes(int operation) {
+    switch (static_cast<forebay::Operation>(operation)) {
+        case forebay::Operation::embedding: return sizeof(forebay::Embedding);
+        case forebay::Operation::rms_norm: return sizeof(forebay::RmsNorm);
+        case forebay::Operation::linear: return sizeof(forebay::LinearProduct);
+        case forebay::Operation::add: return sizeof(forebay::Add);
+        case forebay::Operation::rotate_and_write: return sizeof(forebay::RotateAndWrite);
+        case forebay::Operation::attention: return sizeof(forebay::Attention);
+        case forebay::Operation::gate_mul: return sizeof(forebay::GateMul);
+        case forebay::Operation::softcap: return sizeof(forebay::Softcap);
+        case forebay::Operation::scale: return sizeof(forebay::Scale);
+        case forebay::Operation::take_sampled: return sizeof(forebay::TakeSampled);
+        case forebay::Operation::flag_finite: return sizeof(forebay::FlagFinite);
+    }
+    return 0;
+}
