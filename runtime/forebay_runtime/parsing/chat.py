@@ -24,6 +24,11 @@ class ChatParser:
         self._calls = calls
 
     @property
+    def is_plain(self) -> bool:
+        """Is all text content, as it comes?"""
+        return self._reasoning is None and self._calls is None
+
+    @property
     def has_tool_calls(self) -> bool:
         """Was there any? Then the answer's finish_reason is "tool_calls" instead of "stop"."""
         return self._calls is not None and self._calls.num_calls > 0

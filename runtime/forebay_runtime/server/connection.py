@@ -13,9 +13,12 @@ from __future__ import annotations
 import asyncio
 import json
 import select
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from forebay_runtime.server.errors import build_error_body
@@ -26,6 +29,21 @@ LINGER_SECONDS = 1.0
 """What a client that was refused gets to read why."""
 SILENCE_SECONDS = 1.0
 """A client that had its last response this long ago is taken to see a close before it writes."""
+
+
+_WRITER = "write_now"
+"""Where a request's state has what writer_of finds."""
+
+
+def writer_of(scope: Scope) -> Callable[[bytes], bool] | None:
+    """What writes parts of a response's body at once, for a request that came by a Connection.
+
+    It says false where it cannot: before the response has begun, while the client reads too slowly,
+    and where a body goes out in one piece. ASGI's send then does, as it would anyway: that calls
+    through every layer of the application, which costs a small part more than all else.
+    """
+    writer: Callable[[bytes], bool] | None = scope.get("state", {}).get(_WRITER)
+    return writer
 
 
 class Departure(Protocol):
@@ -100,6 +118,7 @@ class Connection(HttpToolsProtocol):
         if self.scope["http_version"] == "1.0":
             _end_with_connection(self.cycle)
         self.scope["state"]["is_newcomer"] = self._is_newcomer
+        self.scope["state"][_WRITER] = partial(_write_now, self.cycle)
         if self._departure.is_leaving:
             if earlier is not None and earlier is self._announced and not earlier.response_started:
                 earlier.keep_alive = True  # pipelined: the later response is the last one
@@ -174,3 +193,13 @@ def _end_with_connection(cycle: RequestResponseCycle) -> None:
         await send(message)
 
     cycle.send = send_plain  # type: ignore[method-assign]
+
+
+def _write_now(cycle: RequestResponseCycle, content: bytes) -> bool:
+    """Write a chunk of a body, as the cycle's own send would."""
+    if not cycle.chunked_encoding or cycle.response_complete or cycle.flow.write_paused:
+        return False
+    if cycle.disconnected or not content:
+        return True
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(content), content))
+    return True

@@ -24,7 +24,7 @@ from forebay_runtime.server.errors import (
     RequestTimedOut,
     Unavailable,
 )
-from forebay_runtime.server.output_stream import OutputStream
+from forebay_runtime.server.output_stream import OutputStream, Take
 from forebay_runtime.server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
@@ -150,14 +150,14 @@ class EngineLoop:
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
-    def submit(self, request: Request, timeout_seconds: float | None = None) -> OutputStream:
-        """Queue a request and return its outputs-to-be; it ends with an error after its timeout.
+    def submit(self, request: Request, take: Take, timeout_seconds: float | None = None) -> None:
+        """Queue a request; take is told of each of its outputs, and of an error after its timeout.
 
         Raises: ApiError if the engine has failed, or every request was cut.
         """
         if self._refusal is not None:
             raise self._refusal
-        stream = OutputStream(request.request_id, len(request.prompt_token_ids))
+        stream = OutputStream(len(request.prompt_token_ids), take)
         if not self._streams:
             self._watchdog.wake()
         self._streams[request.request_id] = stream
@@ -166,7 +166,6 @@ class EngineLoop:
                 timeout_seconds, self._time_out, request.request_id, timeout_seconds
             )
         self._commands.put(_Add(request))
-        return stream
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step; one that has ended already is left alone."""

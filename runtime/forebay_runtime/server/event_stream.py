@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from types import TracebackType
 from typing import Any
 
 from starlette.types import Send
 
 from forebay_runtime.server.errors import ApiError
+
+WriteNow = Callable[[bytes], bool]
 
 COMMENT = b": keep-alive\n\n"
 _HEADERS = [
@@ -44,9 +48,10 @@ class EventWriter:
     broke.
     """
 
-    def __init__(self, send: Send, manners: Manners) -> None:
-        """send is ASGI's."""
+    def __init__(self, send: Send, manners: Manners, write_now: WriteNow | None = None) -> None:
+        """send is ASGI's; write_now writes a part of the body past it, or says that it cannot."""
         self._send = send
+        self._write_now = write_now or _cannot
         self._manners = manners
         self._loop = asyncio.get_running_loop()
         self._said_at = self._loop.time()
@@ -74,7 +79,7 @@ class EventWriter:
     async def write(self, *bodies: dict[str, Any]) -> None:
         """Send objects, an event each, in one push."""
         if bodies:
-            await self._write(b"".join(map(_to_event, bodies)))
+            await self.push(b"".join(map(to_event, bodies)))
 
     async def write_error(self, error: ApiError) -> None:
         """Send the error that ends the answer; nothing may follow."""
@@ -83,20 +88,40 @@ class EventWriter:
 
     async def write_done(self) -> None:
         """Say that the answer is whole."""
-        await self._write(b"data: [DONE]\n\n")
+        await self.push(b"data: [DONE]\n\n")
 
-    async def _write(self, content: bytes) -> None:
+    async def push(self, content: bytes) -> None:
+        """Send events as they are written."""
         self._said_at = self._loop.time()
-        await self._send({"type": "http.response.body", "body": content, "more_body": True})
+        if not self._write_now(content):
+            await self._send({"type": "http.response.body", "body": content, "more_body": True})
 
     async def _comment(self) -> None:
         patience = self._manners.keep_alive_seconds
         while True:
             await asyncio.sleep(max(0.0, self._said_at + patience - self._loop.time()))
             if self._loop.time() - self._said_at >= patience:
-                await self._write(COMMENT)
+                await self.push(COMMENT)
 
 
-def _to_event(body: dict[str, Any]) -> bytes:
+def to_event(body: dict[str, Any]) -> bytes:
+    """One object as an event."""
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return b"data: " + content.encode(errors="replace") + b"\n\n"
+
+
+class TextEvent:
+    """An event that differs in one text alone: what stands around it is written once."""
+
+    def __init__(self, build: Callable[[str], dict[str, Any]]) -> None:
+        """build makes the object of a text, which stands in it once."""
+        mark = secrets.token_hex(16)
+        self._before, self._after = to_event(build(mark)).split(b'"%b"' % mark.encode())
+
+    def of(self, text: str) -> bytes:
+        """The event of a text."""
+        return self._before + encode_basestring(text).encode(errors="replace") + self._after
+
+
+def _cannot(content: bytes) -> bool:
+    return False

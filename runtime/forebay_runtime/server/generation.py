@@ -1,59 +1,27 @@
 """One answer being made: the engine's tokens become text, and every end is accounted for once.
 
-Called by the endpoints. A Generation must be closed whatever happens; closing one that has not
-ended aborts it in the engine before its next step.
+Called by the endpoints. Outputs are read as they come, whether or not anybody waits for them. A
+Generation must be closed whatever happens; closing one that has not ended aborts it in the engine
+before its next step.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from forebay_runtime.request import Output, Request, TokenLogprobs
+from forebay_runtime.request import Output, Request
 from forebay_runtime.server.engine_loop import EngineLoop
-from forebay_runtime.server.errors import ApiError, RequestTimedOut
+from forebay_runtime.server.errors import ApiError, EngineFailed, RequestTimedOut
 from forebay_runtime.server.metrics.request_record import RequestRecord
+from forebay_runtime.server.piece import Piece, Token, join
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.text.detokenizer import Detokenizer, TextRules
 from forebay_runtime.text.tokenizer import Tokenizer
 
-
-@dataclass(frozen=True)
-class Token:
-    """One token of an answer: where in the answer's text it begins, and how likely it was."""
-
-    token_id: int
-    offset: int
-    """Characters that the tokens before it completed."""
-    score: TokenLogprobs | None = None
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of an answer, or all of it: text, and the tokens that it took.
-
-    The last piece has a finish_reason, stop or length; stop_reason is the stop string, or the stop
-    token that the client named, which ended it. prompt_scores, where asked, come with the first.
-    """
-
-    text: str = ""
-    tokens: tuple[Token, ...] = ()
-    finish_reason: str | None = None
-    stop_reason: str | int | None = None
-    prompt_scores: tuple[TokenLogprobs | None, ...] | None = None
-
-
-def join(pieces: Iterable[Piece]) -> Piece:
-    """One piece out of an answer's pieces in a row."""
-    pieces = list(pieces)
-    last = pieces[-1] if pieces else Piece()
-    return Piece(
-        "".join(piece.text for piece in pieces),
-        tuple(token for piece in pieces for token in piece.tokens),
-        last.finish_reason,
-        last.stop_reason,
-        next((p.prompt_scores for p in pieces if p.prompt_scores is not None), None),
-    )
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,13 +64,20 @@ class Generation:
         self._telling = telling
         self._detokenizer = Detokenizer(workshop.tokenizer.token_bytes, telling.rules)
         self._reason: str | None = None
+        self.error: ApiError | None = None
+        """Why no more pieces come, where the answer was cut."""
         self._is_closed = False
-        self._told = Piece()
+        self._untold: list[Piece] = []
+        """What is too short to be told yet."""
+        self._due: list[Piece] = []
         self._has_told = False
+        self._accepted, self._ended = asyncio.Event(), asyncio.Event()
+        self.on_due: Callable[[], object] = _pass
+        """Called when there is something to take, or an error."""
         self.num_tokens = 0
         self.num_cached_tokens = 0
         self.embedding: tuple[float, ...] = ()
-        self._stream = workshop.loop.submit(request, timeout_seconds)
+        workshop.loop.submit(request, self._receive, timeout_seconds)
 
     @property
     def prompt_token_ids(self) -> Sequence[int]:
@@ -114,19 +89,27 @@ class Generation:
 
         Raises: ApiError if it did not.
         """
-        await self._next()
+        await self._accepted.wait()
+        if self.error is not None:
+            raise self.error
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """The answer, piece by piece; the last has a finish_reason.
+    async def whole(self) -> Piece:
+        """Wait for all of the answer.
+
+        Raises: ApiError if it was cut.
+        """
+        await self._ended.wait()
+        if self.error is not None:
+            raise self.error
+        return join(self.take())
+
+    def take(self) -> list[Piece]:
+        """The pieces that came since the last time; the answer's last has a finish_reason.
 
         A piece has text, or is the last: tokens without text are told with those after them.
-        Raises: ApiError if the answer was cut.
         """
-        while self._reason is None:
-            self._told = join((self._told, self._read(await self._next())))
-            if self._is_due():
-                told, self._told, self._has_told = self._told, Piece(), True
-                yield told
+        due, self._due = self._due, []
+        return due
 
     def close(self) -> None:
         """Give up what has not ended, and count the request."""
@@ -137,50 +120,73 @@ class Generation:
         self._workshop.gate.note_request_seconds(self._record.age_seconds)
         self._record.close(self._reason or "abort")
 
-    def _is_due(self) -> bool:
-        if self._reason is not None:
-            return True
-        is_enough = not self._has_told or len(self._told.tokens) >= self._telling.interval
-        return is_enough and bool(self._told.text)
-
-    async def _next(self) -> Output:
+    def _receive(self, item: Output | ApiError) -> None:
+        """Read what a step gave; called by the loop, so nothing may come out of here."""
+        if self._reason is not None or self._is_closed:
+            return
         try:
-            output = await self._stream.next()
-        except ApiError as error:
-            self._reason = "timeout" if isinstance(error, RequestTimedOut) else "error"
-            raise
-        self._record.observe(output)
-        return output
+            if isinstance(item, ApiError):
+                self._break(item)
+            else:
+                self._record.observe(item)
+                self._tell(self._read(item))
+        except Exception:
+            logger.exception("Failed to read an answer")
+            self._workshop.loop.abort(self._request.request_id)
+            self._break(EngineFailed("The server failed to read this answer"))
+
+    def _break(self, error: ApiError) -> None:
+        self._reason = "timeout" if isinstance(error, RequestTimedOut) else "error"
+        self.error = error
+        self._accepted.set()
+        self._ended.set()
+        self.on_due()
+
+    def _tell(self, piece: Piece) -> None:
+        """Add to what is untold, and make it due once it is long enough, or all."""
+        self._accepted.set()
+        self._untold.append(piece)
+        if self._reason is None and not self._is_enough():
+            return
+        self._due.append(join(self._untold))
+        self._untold, self._has_told = [], True
+        if self._reason is not None:
+            self._ended.set()
+        self.on_due()
+
+    def _is_enough(self) -> bool:
+        if not any([piece.text for piece in self._untold]):
+            return False
+        num_tokens = sum([len(piece.tokens) for piece in self._untold])
+        return not self._has_told or num_tokens >= self._telling.interval
 
     def _read(self, output: Output) -> Piece:
         """Turn a step's output into a piece of the answer, up to where the answer ends."""
         self.num_cached_tokens = output.num_cached_tokens or self.num_cached_tokens
         self.embedding = output.embedding or self.embedding
         tokens, text = self._read_tokens(output)
-        piece = Piece(text, tokens, prompt_scores=output.prompt_logprobs)
-        if self._detokenizer.stopped_by is not None:
+        stopped_by = self._detokenizer.stopped_by
+        if stopped_by is not None:
             self._reason = "stop"
             self._workshop.loop.abort(self._request.request_id)
-            return replace(piece, finish_reason="stop", stop_reason=self._detokenizer.stopped_by)
+            return Piece(text, tokens, "stop", stopped_by, output.prompt_logprobs)
         if output.finish_reason is None:
-            return piece
+            return Piece(text, tokens, prompt_scores=output.prompt_logprobs)
         self._reason = output.finish_reason
-        return replace(
-            piece,
-            text=text + self._detokenizer.flush(),
-            finish_reason=self._reason,
-            stop_reason=self._named_stop(output),
-        )
+        text += self._detokenizer.flush()
+        named = self._named_stop(output)
+        return Piece(text, tokens, output.finish_reason, named, output.prompt_logprobs)
 
     def _read_tokens(self, output: Output) -> tuple[tuple[Token, ...], str]:
         tokens, text = [], []
+        detokenizer = self._detokenizer
         for index, token_id in enumerate(output.token_ids):
             score = output.logprobs[index] if output.logprobs else None
-            tokens.append(Token(token_id, self._detokenizer.num_chars, score))
+            tokens.append(Token(token_id, detokenizer.num_chars, score))
             is_last = index == len(output.token_ids) - 1
             if not (is_last and self._is_silent_end(output, token_id)):
-                text.append(self._detokenizer.feed(token_id))
-            if self._detokenizer.stopped_by is not None:
+                text.append(detokenizer.feed(token_id))
+            if detokenizer.stopped_by is not None:
                 break
         self.num_tokens += len(tokens)
         return tuple(tokens), "".join(text)
@@ -196,3 +202,7 @@ class Generation:
             return None
         last = output.token_ids[-1]
         return last if last in self._telling.named_stop_ids else None
+
+
+def _pass() -> None:
+    """Nobody waits."""

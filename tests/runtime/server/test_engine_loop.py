@@ -11,6 +11,7 @@ from fake_engine import BOOM, HANG, REFUSE, FakeEngine, build_byte_tokenizer
 from forebay_runtime.request import Load, Output, Request, SamplingParams
 from forebay_runtime.server.engine_loop import Callbacks, EngineLoop
 from forebay_runtime.server.errors import (
+    ApiError,
     BadRequest,
     EngineFailed,
     QueueFull,
@@ -18,7 +19,6 @@ from forebay_runtime.server.errors import (
     Unavailable,
 )
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.server.output_stream import OutputStream
 from forebay_runtime.server.queue_gate import QueueGate
 
 TOKENIZER = build_byte_tokenizer()
@@ -56,7 +56,27 @@ async def running(
     await asyncio.to_thread(loop.stop, 0.0 if loop.is_stalled else 60.0)
 
 
-async def collect(stream: OutputStream) -> list[int]:
+class Outputs:
+    """What a request is told, kept until it is asked for."""
+
+    def __init__(self) -> None:
+        self._items: asyncio.Queue[Output | ApiError] = asyncio.Queue()
+        self.take = self._items.put_nowait
+
+    async def next(self) -> Output:
+        item = await self._items.get()
+        if isinstance(item, ApiError):
+            raise item
+        return item
+
+
+def submit(loop: EngineLoop, request: Request, timeout_seconds: float | None = None) -> Outputs:
+    outputs = Outputs()
+    loop.submit(request, outputs.take, timeout_seconds)
+    return outputs
+
+
+async def collect(stream: Outputs) -> list[int]:
     tokens: list[int] = []
     while True:
         output = await stream.next()
@@ -73,7 +93,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_outputs_come_in_order_and_end() -> None:
     async with running(FakeEngine()) as (loop, _):
-        streams = [loop.submit(build_request(str(n), max_tokens=n + 1)) for n in range(9)]
+        streams = [submit(loop, build_request(str(n), max_tokens=n + 1)) for n in range(9)]
         answers = await asyncio.gather(*map(collect, streams))
         assert answers == [(TOKENIZER.encode("ab") * 9)[: n + 1] for n in range(9)]
         assert loop.num_in_flight == 0
@@ -83,7 +103,7 @@ async def test_outputs_come_in_order_and_end() -> None:
 async def test_an_abort_is_applied_before_the_next_step() -> None:
     engine = SteppedEngine()
     async with running(engine) as (loop, _):
-        stream = loop.submit(build_request("one"))
+        stream = submit(loop, build_request("one"))
         engine.allowed.release()
         while not (await stream.next()).token_ids:
             pass
@@ -97,8 +117,8 @@ async def test_an_abort_is_applied_before_the_next_step() -> None:
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
     async with running(FakeEngine()) as (loop, _):
-        good = loop.submit(build_request("good", max_tokens=3))
-        bad = loop.submit(build_request("bad", text=REFUSE))
+        good = submit(loop, build_request("good", max_tokens=3))
+        bad = submit(loop, build_request("bad", text=REFUSE))
         with pytest.raises(BadRequest, match="can never run"):
             await bad.next()
         assert len(await collect(good)) == 3
@@ -106,15 +126,15 @@ async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
 
 async def test_a_broken_engine_ends_every_request_with_an_error() -> None:
     async with running(FakeEngine()) as (loop, failure):
-        streams = [loop.submit(build_request(str(n))) for n in range(3)]
-        streams.append(loop.submit(build_request("boom", text=BOOM)))
+        streams = [submit(loop, build_request(str(n))) for n in range(3)]
+        streams.append(submit(loop, build_request("boom", text=BOOM)))
         for stream in streams:
             with pytest.raises(EngineFailed):
                 await collect(stream)
         assert "told to break" in str(await failure)
         assert loop.num_in_flight == 0
         with pytest.raises(EngineFailed):
-            loop.submit(build_request("late"))
+            submit(loop, build_request("late"))
 
 
 async def test_a_failing_warm_up_is_told() -> None:
@@ -125,7 +145,7 @@ async def test_a_failing_warm_up_is_told() -> None:
 async def test_a_step_that_hangs_is_called_stalled() -> None:
     async with running(FakeEngine(), min_stall_seconds=0.01) as (loop, _):
         assert not loop.is_stalled
-        loop.submit(build_request("hang", text=HANG))
+        submit(loop, build_request("hang", text=HANG))
         await until(lambda: loop.is_stalled)
 
 
@@ -133,7 +153,7 @@ async def test_work_that_the_engine_never_begins_is_called_stalled() -> None:
     engine = FakeEngine(max_num_seqs=0, step_seconds=0.001)
     async with running(engine, min_stall_seconds=0.05) as (loop, _):
         assert not loop.is_stalled
-        loop.submit(build_request("waits"))
+        submit(loop, build_request("waits"))
         await until(lambda: loop.is_stalled)
         assert (loop.load_now().num_running, loop.load_now().num_waiting) == (0, 1)
         loop.abort("waits")
@@ -144,7 +164,7 @@ async def test_work_that_the_engine_never_begins_is_called_stalled() -> None:
 async def test_a_request_out_of_time_ends_and_is_gone_from_the_engine(max_num_seqs: int) -> None:
     engine = FakeEngine(max_num_seqs=max_num_seqs, step_seconds=0.001)
     async with running(engine) as (loop, _):
-        stream = loop.submit(build_request("slow", max_tokens=10**9), timeout_seconds=0.05)
+        stream = submit(loop, build_request("slow", max_tokens=10**9), timeout_seconds=0.05)
         with pytest.raises(RequestTimedOut) as timeout:
             await collect(stream)
         assert (timeout.value.status, timeout.value.code) == (408, "timeout")
@@ -154,9 +174,9 @@ async def test_a_request_out_of_time_ends_and_is_gone_from_the_engine(max_num_se
 
 async def test_a_request_that_ends_in_time_is_left_alone() -> None:
     async with running(FakeEngine()) as (loop, _):
-        stream = loop.submit(build_request("quick", max_tokens=2), timeout_seconds=0.05)
+        stream = submit(loop, build_request("quick", max_tokens=2), timeout_seconds=0.05)
         assert len(await collect(stream)) == 2
-        again = loop.submit(build_request("quick", max_tokens=2))
+        again = submit(loop, build_request("quick", max_tokens=2))
         await asyncio.sleep(0.1)
         assert len(await collect(again)) == 2
 
@@ -164,7 +184,7 @@ async def test_a_request_that_ends_in_time_is_left_alone() -> None:
 async def test_a_slow_step_is_not_called_stalled_where_warm_up_had_slow_ones() -> None:
     engine = SteppedEngine(slowest_warm_step_seconds=60.0)
     async with running(engine, min_stall_seconds=0.0) as (loop, _):
-        stream = loop.submit(build_request("slow", max_tokens=1))
+        stream = submit(loop, build_request("slow", max_tokens=1))
         await stream.next()
         await asyncio.sleep(0.01)
         assert not loop.is_stalled
@@ -175,13 +195,13 @@ async def test_a_slow_step_is_not_called_stalled_where_warm_up_had_slow_ones() -
 async def test_cutting_ends_every_request_with_the_error_given() -> None:
     engine = SteppedEngine()
     async with running(engine) as (loop, _):
-        streams = [loop.submit(build_request(str(n))) for n in range(3)]
+        streams = [submit(loop, build_request(str(n))) for n in range(3)]
         assert loop.cut_all(Unavailable("cut")) == 3
         for stream in streams:
             with pytest.raises(Unavailable, match="cut"):
                 await collect(stream)
         with pytest.raises(Unavailable, match="cut"):
-            loop.submit(build_request("late"))
+            submit(loop, build_request("late"))
         engine.allowed.release(2)
         await until(lambda: not engine.requests and not engine.aborted)
 
@@ -197,7 +217,7 @@ async def test_load_counts_what_the_engine_has_not_seen_yet_as_waiting() -> None
 
 def fill(loop: EngineLoop, texts: list[str]) -> None:
     for number, text in enumerate(texts):
-        loop.submit(build_request(str(number), text))
+        submit(loop, build_request(str(number), text))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ An endpoint hands over its generations and a Wording: how its API spells chunks 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -15,9 +14,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forebay_runtime.server.api.usage import Usage, count_usage
+from forebay_runtime.server.connection import writer_of
 from forebay_runtime.server.errors import ApiError, build_json_response
-from forebay_runtime.server.event_stream import EventWriter, Manners
-from forebay_runtime.server.generation import Generation, Piece, join
+from forebay_runtime.server.event_stream import EventWriter, Manners, to_event
+from forebay_runtime.server.generation import Generation
+from forebay_runtime.server.piece import Piece
 
 T = TypeVar("T")
 
@@ -27,6 +28,12 @@ class Wording(Protocol):
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         """What a stream says about the next piece of choice `index`, its opening included."""
+
+    def text_event(self, index: int, piece: Piece) -> bytes | None:
+        """The event of a piece that is text and nothing else, as most are; else None.
+
+        It says what chunks would, and is asked in their place.
+        """
 
     def counts(self, usage: Usage) -> dict[str, Any]:
         """The stream's last object, if token counts were asked for."""
@@ -102,17 +109,16 @@ class Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the end, or until the client leaves."""
+        events = EventWriter(send, self._form.manners, writer_of(scope))
         try:
-            await until_gone(self._send_all(send), receive)
+            await until_gone(self._send_all(events), receive)
         finally:
             close_all(self._generations)
 
-    async def _send_all(self, send: Send) -> bool:
-        async with EventWriter(send, self._form.manners) as events:
+    async def _send_all(self, events: EventWriter) -> bool:
+        async with events:
             try:
-                async with aclosing(_merge(self._generations)) as batches:
-                    async for batch in batches:
-                        await events.write(*(c for each in batch for c in self._chunks(*each)))
+                await self._send_pieces(events)
                 if self._form.includes_usage:
                     usage = count_usage(self._generations, self._n)
                     await events.write(self._wording.counts(usage))
@@ -121,6 +127,38 @@ class Stream(Response):
             except ApiError as error:
                 await events.write_error(error)
         return True
+
+    async def _send_pieces(self, events: EventWriter) -> None:
+        """Send the pieces of all answers, in one push all that are there at once.
+
+        Raises: ApiError of the first answer that breaks.
+        """
+        has_more = asyncio.Event()
+        for generation in self._generations:
+            generation.on_due = has_more.set
+        num_open = len(self._generations)
+        while num_open:
+            has_more.clear()
+            taken = [
+                (index, piece)
+                for index, generation in enumerate(self._generations)
+                for piece in generation.take()
+            ]
+            errors = [each.error for each in self._generations if each.error is not None]
+            if taken:
+                await events.push(b"".join([self._spell(*each) for each in taken]))
+            if errors:
+                raise errors[0]
+            num_open -= sum([piece.finish_reason is not None for _, piece in taken])
+            if not taken:
+                await has_more.wait()
+
+    def _spell(self, index: int, piece: Piece) -> bytes:
+        if not self._form.counts_always:
+            event = self._wording.text_event(index, piece)
+            if event is not None:
+                return event
+        return b"".join([to_event(chunk) for chunk in self._chunks(index, piece)])
 
     def _chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         chunks = self._wording.chunks(index, piece)
@@ -155,7 +193,7 @@ async def collect(generations: Sequence[Generation]) -> list[Piece]:
 
     Raises: ApiError of the first that breaks.
     """
-    return list(await asyncio.gather(*map(_collect_one, generations)))
+    return list(await asyncio.gather(*[generation.whole() for generation in generations]))
 
 
 def close_all(generations: Sequence[Generation]) -> None:
@@ -172,42 +210,3 @@ def nobody() -> Response:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _collect_one(generation: Generation) -> Piece:
-    return join([piece async for piece in generation.pieces()])
-
-
-async def _merge(
-    generations: Sequence[Generation],
-) -> AsyncGenerator[list[tuple[int, Piece]], None]:
-    """The pieces of several answers, all that are there at once.
-
-    Raises: ApiError of the first answer that breaks.
-    """
-    ready: asyncio.Queue[tuple[int, Piece] | ApiError | None] = asyncio.Queue()
-
-    async def pump(index: int, generation: Generation) -> None:
-        try:
-            async for piece in generation.pieces():
-                ready.put_nowait((index, piece))
-            ready.put_nowait(None)
-        except ApiError as error:
-            ready.put_nowait(error)
-
-    pumps = [asyncio.ensure_future(pump(*each)) for each in enumerate(generations)]
-    num_open = len(pumps)
-    try:
-        while num_open:
-            items = [await ready.get()]
-            while not ready.empty():
-                items.append(ready.get_nowait())
-            num_open -= items.count(None)
-            yield [item for item in items if isinstance(item, tuple)]
-            for item in items:
-                if isinstance(item, ApiError):
-                    raise item
-    finally:
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)

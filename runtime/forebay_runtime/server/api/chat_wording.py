@@ -17,7 +17,8 @@ from forebay_runtime.server.api.reading import Reading
 from forebay_runtime.server.api.sampling import Scores
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
-from forebay_runtime.server.generation import Piece, Token
+from forebay_runtime.server.event_stream import TextEvent
+from forebay_runtime.server.piece import Piece, Token
 from forebay_runtime.text.tokenizer import Tokenizer
 
 
@@ -49,6 +50,7 @@ class _Choice:
 
     parser: ChatParser
     has_begun: bool = False
+    text_event: TextEvent | None = None
     untold: tuple[Token, ...] = ()
     """Tokens whose text the parser holds back."""
     offsets: list[int] = field(default_factory=list)
@@ -71,6 +73,7 @@ class ChatWording:
         self._chunk = self._head | {"object": "chat.completion.chunk"}
         self._texts = TokenTexts(tokenizer, plan.body.return_tokens_as_token_ids)
         self._choices = [_Choice(plan.reading.build_parser()) for _ in range(plan.body.n)]
+        self._tells_tokens = plan.scores.num_logprobs is not None or plan.body.return_token_ids
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         """Who speaks, first; then what is new, and with the last of it why it ended."""
@@ -84,6 +87,16 @@ class ChatWording:
         if body or end:
             chunks.append(self._delta(index, body, self._take_tokens(choice), end))
         return chunks
+
+    def text_event(self, index: int, piece: Piece) -> bytes | None:
+        """The event of a piece between the first and the last, if all its text is said as it is."""
+        choice = self._choices[index]
+        is_between = choice.has_begun and piece.finish_reason is None
+        if not is_between or self._tells_tokens or not choice.parser.is_plain:
+            return None
+        if choice.text_event is None:
+            choice.text_event = TextEvent(lambda text: self._delta(index, {"content": text}, ()))
+        return choice.text_event.of(piece.text)
 
     def counts(self, usage: Usage) -> dict[str, Any]:
         """Token counts without a choice."""

@@ -25,7 +25,8 @@ from forebay_runtime.server.api.sampling import (
 from forebay_runtime.server.api.structure import choose_form, compile_form
 from forebay_runtime.server.api.token_texts import TokenTexts
 from forebay_runtime.server.api.usage import Usage
-from forebay_runtime.server.generation import Piece, Token
+from forebay_runtime.server.event_stream import TextEvent
+from forebay_runtime.server.piece import Piece, Token
 from forebay_runtime.text.tokenizer import Tokenizer
 
 
@@ -86,11 +87,23 @@ class CompletionWording:
         self._texts = TokenTexts(tokenizer, body.return_tokens_as_token_ids)
         self._echoes = [Echo(p, tokenizer) for p in prompts] if body.echo else []
         self._has_begun = [False] * (len(prompts) * body.n)
+        self._tells_tokens = scores.num_logprobs is not None or body.return_token_ids
+        self._text_events: dict[int, TextEvent] = {}
 
     def chunks(self, index: int, piece: Piece) -> list[dict[str, Any]]:
         """Text and, in the last chunk, why it ended; the first has the prompt, if it is echoed."""
         opens, self._has_begun[index] = not self._has_begun[index], True
         return [self._head | {"choices": [self._choice(index, piece, opens)]}]
+
+    def text_event(self, index: int, piece: Piece) -> bytes | None:
+        """The event of a piece between the first and the last, if it tells no tokens."""
+        if self._tells_tokens or not self._has_begun[index] or piece.finish_reason is not None:
+            return None
+        event = self._text_events.get(index)
+        if event is None:
+            event = TextEvent(lambda text: self.chunks(index, Piece(text))[0])
+            self._text_events[index] = event
+        return event.of(piece.text)
 
     def counts(self, usage: Usage) -> dict[str, Any]:
         """Token counts without a choice."""

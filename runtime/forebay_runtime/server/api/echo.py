@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from forebay_runtime.request import TokenLogprobs
 from forebay_runtime.server.api.prompts import Prompt
-from forebay_runtime.server.generation import Token
+from forebay_runtime.server.piece import Token
 from forebay_runtime.text.tokenizer import Tokenizer
 
 

@@ -17,7 +17,7 @@ from forebay_runtime.server.api.prompts import read_prompt
 from forebay_runtime.server.api.sampling import Ask, build_requests, build_telling
 from forebay_runtime.server.api.structure import choose_form, compile_form
 from forebay_runtime.server.api.usage import Usage
-from forebay_runtime.server.generation import Piece
+from forebay_runtime.server.piece import Piece
 
 
 async def generate(context: Context, request: Request) -> Response:
@@ -53,6 +53,9 @@ class GenerateWording:
         """The texts with this piece."""
         self._texts[index] += piece.text
         return [{"text": list(self._texts)}]
+
+    def text_event(self, index: int, piece: Piece) -> None:
+        """None: each event says more than the piece."""
 
     def counts(self, usage: Usage) -> dict[str, Any]:
         """The texts as they are: nothing is counted here."""

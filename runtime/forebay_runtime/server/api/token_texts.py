@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from forebay_runtime.request import TokenLogprobs
-from forebay_runtime.server.generation import Token
+from forebay_runtime.server.piece import Token
 from forebay_runtime.text.tokenizer import Tokenizer
 
 LEAST_LOGPROB = -9999.0
