@@ -24,7 +24,7 @@ from forebay_runtime.server.errors import (
     RequestTimedOut,
     Unavailable,
 )
-from forebay_runtime.server.output_stream import OutputStream, Take
+from forebay_runtime.server.output_stream import Deadline, OutputStream, Take
 from forebay_runtime.server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
@@ -150,8 +150,8 @@ class EngineLoop:
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
-    def submit(self, request: Request, take: Take, timeout_seconds: float | None = None) -> None:
-        """Queue a request; take is told of each of its outputs, and of an error after its timeout.
+    def submit(self, request: Request, take: Take, deadline: Deadline | None = None) -> None:
+        """Queue a request; take is told of each of its outputs, and of an error at its deadline.
 
         Raises: ApiError if the engine has failed, or every request was cut.
         """
@@ -161,9 +161,9 @@ class EngineLoop:
         if not self._streams:
             self._watchdog.wake()
         self._streams[request.request_id] = stream
-        if timeout_seconds is not None:
-            stream.timer = self._loop.call_later(
-                timeout_seconds, self._time_out, request.request_id, timeout_seconds
+        if deadline is not None:
+            stream.timer = self._loop.call_at(
+                deadline.at, self._time_out, request.request_id, deadline.seconds
             )
         self._commands.put(_Add(request))
 

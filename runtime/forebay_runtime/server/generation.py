@@ -16,6 +16,7 @@ from forebay_runtime.request import Output, Request
 from forebay_runtime.server.engine_loop import EngineLoop
 from forebay_runtime.server.errors import ApiError, EngineFailed, RequestTimedOut
 from forebay_runtime.server.metrics.request_record import RequestRecord
+from forebay_runtime.server.output_stream import Deadline
 from forebay_runtime.server.piece import Piece, Token, join
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.text.detokenizer import Detokenizer, TextRules
@@ -55,7 +56,7 @@ class Generation:
         request: Request,
         telling: Telling,
         record: RequestRecord,
-        timeout_seconds: float | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Submit the request."""
         self._workshop = workshop
@@ -77,7 +78,7 @@ class Generation:
         self.num_tokens = 0
         self.num_cached_tokens = 0
         self.embedding: tuple[float, ...] = ()
-        workshop.loop.submit(request, self._receive, timeout_seconds)
+        workshop.loop.submit(request, self._receive, deadline)
 
     @property
     def prompt_token_ids(self) -> Sequence[int]:

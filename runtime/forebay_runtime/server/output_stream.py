@@ -5,12 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from forebay_runtime.request import Output
 from forebay_runtime.server.errors import ApiError
 
 Take = Callable[[Output | ApiError], None]
 """Is told of an output, or of the error that ends them; it may not raise."""
+
+
+class Deadline(NamedTuple):
+    """When a request's time is up, by the asyncio loop's clock, and what it was given.
+
+    Choices of one request share one, so that none of them ends before the others.
+    """
+
+    at: float
+    seconds: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """So many seconds from now."""
+        return cls(asyncio.get_running_loop().time() + seconds, seconds)
 
 
 @dataclass

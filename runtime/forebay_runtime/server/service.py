@@ -31,6 +31,7 @@ from forebay_runtime.server.metrics.gpu_figures import open_nvml
 from forebay_runtime.server.metrics.gpu_utilization import GpuUtilization
 from forebay_runtime.server.metrics.server_metrics import ServerMetrics
 from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.output_stream import Deadline
 from forebay_runtime.server.queue_gate import QueueGate
 from forebay_runtime.structured import StructureCompiler
 from forebay_runtime.text.tokenizer import Tokenizer
@@ -262,10 +263,11 @@ class Service:
         self._gate.check(len(requests), sum(len(each.prompt_token_ids) for each in requests))
         limits = (timeout_seconds, self.options.max_request_seconds)
         timeout = min((seconds for seconds in limits if seconds is not None), default=None)
+        deadline = None if timeout is None else Deadline.after(timeout)
         workshop = Workshop(self.loop, self._gate, self.model.tokenizer)
         records = self.metrics.open_requests(requests, n)
         return [
-            Generation(workshop, request, telling, record, timeout)
+            Generation(workshop, request, telling, record, deadline)
             for request, record in zip(requests, records, strict=True)
         ]
 

@@ -19,6 +19,7 @@ from forebay_runtime.server.errors import (
     Unavailable,
 )
 from forebay_runtime.server.options import ServeOptions
+from forebay_runtime.server.output_stream import Deadline
 from forebay_runtime.server.queue_gate import QueueGate
 
 TOKENIZER = build_byte_tokenizer()
@@ -72,7 +73,8 @@ class Outputs:
 
 def submit(loop: EngineLoop, request: Request, timeout_seconds: float | None = None) -> Outputs:
     outputs = Outputs()
-    loop.submit(request, outputs.take, timeout_seconds)
+    deadline = None if timeout_seconds is None else Deadline.after(timeout_seconds)
+    loop.submit(request, outputs.take, deadline)
     return outputs
 
 
