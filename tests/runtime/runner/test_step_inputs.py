@@ -92,3 +92,18 @@ def test_a_full_decode_step_travels_in_a_few_kilobytes() -> None:
     assert len(pickled) < 20_000
     read: StepInputs = pickle.loads(pickled)
     assert read.seq_lens == (2048,) * 32
+
+
+def test_a_step_of_decodes_alone_is_described_as_it_is_beside_a_prompt() -> None:
+    decodes = (
+        _chunk("first", [5, 6, 7, 8, 9], 4, 1, [3, 1]),
+        _chunk("second", list(range(11)), 10, 1, [4, 5, 6]),
+        _chunk("warm-up", [1, 2], 1, 1, []),
+    )
+    prompt = _chunk("prompt", [10, 11, 12], 0, 3, [7])
+    alone, beside = (describe_step(Batch(each), 4) for each in (decodes, (*decodes, prompt)))
+    assert alone.is_decode
+    assert alone.tokens.tolist() == beside.tokens[:, :3].tolist()
+    assert alone.block_tables.tolist() == beside.block_tables[:3].tolist()
+    assert (alone.query_lens, alone.seq_lens) == (beside.query_lens[:3], beside.seq_lens[:3])
+    assert alone.sampled_rows.tolist() == beside.sampled_rows[:3].tolist()
