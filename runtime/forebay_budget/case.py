@@ -5,6 +5,7 @@ Every answer is a division; `sizing` and `nearest` only choose among a few of th
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 
 from forebay_budget import terms
 from forebay_budget.demand import Demand
@@ -97,9 +98,20 @@ class Case:
         length = min(self.config.max_position_embeddings, LEAST_MODEL_LEN)
         return max(length, self.demand.mean_tokens or 0)
 
+    @cached_property
+    def draft(self) -> "Case | None":
+        """The draft model by itself, under the same demand."""
+        if self.demand.draft is None:
+            return None
+        quantization = self.demand.draft_quantization
+        own = replace(
+            self.demand, draft=None, num_speculative_tokens=None, quantization=quantization
+        )
+        return Case(self.demand.draft, own)
+
     def sizes(self) -> list[int]:
         """Tensor parallelisms that one node and the demand allow, the least first."""
-        if self.demand.device == "CPU":
+        if self.demand.device == "CPU" or self.demand.draft is not None:
             return [1]
         if self.demand.tensor_parallel_size is not None:
             return [self.demand.tensor_parallel_size]
@@ -176,7 +188,8 @@ class Case:
         """What the cap leaves: to the byte on a GPU, in whole blocks on a CPU."""
         room = (self.cap_bytes(tp) or 0) - self._base_bytes(tp, num_seqs)
         if self.demand.device == "GPU":
-            return room
+            own = self.kv_token_bytes(tp)
+            return room if self.draft is None else room * own // (own + self._draft_token_bytes)
         # What no set of requests can fill would only be zeroed, and cost others their memory.
         most = num_seqs * self.held_tokens(max_model_len)
         tokens = min(most, room // self._cached_token_bytes(tp, num_seqs))
@@ -197,16 +210,23 @@ class Case:
         return terms.kv_token_bytes(longest, tp, self.kv_cache_dtype)
 
     def _cached_token_bytes(self, tp: int, num_seqs: int) -> int:
-        return self.kv_token_bytes(tp) + self._attention_token_bytes(tp, num_seqs)
+        own = self.kv_token_bytes(tp) + self._draft_token_bytes
+        return own + self._attention_token_bytes(tp, num_seqs)
+
+    @property
+    def _draft_token_bytes(self) -> int:
+        """What each cached token takes in a draft model's cache too."""
+        return 0 if self.draft is None else self.draft.kv_token_bytes(1)
 
     def _attention_token_bytes(self, tp: int, num_seqs: int) -> int:
         """Working memory that grows with the cache: a GPU's kernels read it where it lies."""
         if self.demand.device == "GPU":
             return 0
         batched = self._batched_tokens(num_seqs)
-        return terms.cpu_attention_token_bytes(
-            self.config, self.dtype, self.kv_cache_dtype, batched
-        )
+        own = terms.cpu_attention_token_bytes(self.config, self.dtype, self.kv_cache_dtype, batched)
+        if self.draft is None:
+            return own
+        return max(own, self.draft._attention_token_bytes(1, num_seqs))
 
     def _terms(self, tp: int, num_seqs: int, kv_cache_bytes: int) -> Terms:
         """All terms around a KV cache of a given size."""
@@ -216,19 +236,35 @@ class Case:
         overhead = self._overhead_bytes(tp)
         if self.demand.device == "CPU":
             overhead = terms.cpu_overhead_bytes(self.inspection, kv_cache_bytes + activation)
-        return Terms(self._weights_bytes(tp), kv_cache_bytes, activation, overhead)
+        own = Terms(self._weights_bytes(tp), kv_cache_bytes, activation, overhead)
+        if self.draft is None:
+            return own
+        draft_bytes = num_tokens * self._draft_token_bytes
+        return own.with_draft(Terms(self.draft._weights_bytes(1), draft_bytes, 0, 0))
 
     def _base_bytes(self, tp: int, num_seqs: int) -> int:
         """All that does not grow with the cache."""
-        fixed = self._weights_bytes(tp) + self._overhead_bytes(tp)
+        fixed = self._fixed_weights_bytes(tp) + self._overhead_bytes(tp)
         return fixed + self._activation_bytes(tp, num_seqs)
+
+    def _fixed_weights_bytes(self, tp: int) -> int:
+        """The model's and, where it has one, its draft model's."""
+        drafts = 0 if self.draft is None else self.draft._weights_bytes(1)
+        return self._weights_bytes(tp) + drafts
 
     def _weights_bytes(self, tp: int) -> int:
         return stage_weights_bytes(self.inspection, self.pp, tp, self.dtype, self.quantization)
 
     def _activation_bytes(self, tp: int, num_seqs: int) -> int:
         batched = self._batched_tokens(num_seqs)
-        return terms.activation_bytes(self.config, tp, self.dtype, batched, num_seqs)
+        num_sampled = num_seqs + self._num_proposed(num_seqs)
+        own = terms.activation_bytes(self.config, tp, self.dtype, batched, num_sampled)
+        return own if self.draft is None else max(own, self.draft._activation_bytes(1, num_seqs))
+
+    def _num_proposed(self, num_seqs: int) -> int:
+        """The most tokens that a step tries."""
+        number = self.demand.num_speculative_tokens
+        return 0 if number is None else terms.most_proposed_tokens(num_seqs, number)
 
     def _overhead_bytes(self, tp: int) -> int:
         is_cpu = self.demand.device == "CPU"
@@ -252,7 +288,9 @@ class Case:
         cap = self.cap_bytes(tp)
         if cap is None:
             return most
-        room = cap - self._weights_bytes(tp) - self._overhead_bytes(tp)
+        room = cap - self._fixed_weights_bytes(tp) - self._overhead_bytes(tp)
+        if self.demand.num_speculative_tokens is not None:
+            room -= self._num_proposed(most) * terms.sampler_bytes_per_seq(self.config)
         token = self._cached_token_bytes(tp, 1)
         mean = self.held_tokens(self.mean_tokens(max_model_len)) * token
         full = self.held_tokens(max_model_len) * token
@@ -295,6 +333,8 @@ def spread_layers(case: Case) -> tuple[Case, Split] | None:
     """
     demand = case.demand
     if demand.device == "CPU" or demand.tensor_parallel_size or demand.pipeline_parallel_size:
+        return None
+    if demand.draft is not None:
         return None
     most = min(demand.max_gpus_per_node, case.config.num_layers)
     cases = [replace(case, pp=pp) for pp in range(2, most + 1)]

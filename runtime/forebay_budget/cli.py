@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from forebay_budget.checkpoint import inspect_model
 from forebay_budget.demand import Demand
@@ -19,6 +19,7 @@ from forebay_budget.inspection import ModelError
 from forebay_budget.quantity import parse_quantity
 from forebay_budget.report import to_document, to_text
 from forebay_budget.sizing import Fit, Misfit, size
+from forebay_budget.speculative_config import SpeculativeConfig, parse_speculative_config
 
 _MAX_ERROR_CHARS = 2_000
 """Of an inspection's message: whatever a model's files say, it fits a termination message."""
@@ -48,6 +49,9 @@ FLAGS: dict[str, str] = {
     "gpu_memory_bytes": "--gpu-memory",
     "budget_bytes": "--vram-budget",
     "max_gpus_per_node": "--gpus-per-node",
+    "num_speculative_tokens": "--speculative-config",
+    "draft": "--speculative-config",
+    "draft_quantization": "--speculative-config's quantization",
 }
 """How messages name a Demand's fields to someone at a command line."""
 
@@ -194,6 +198,20 @@ def _add_request_flags(load: argparse._ArgumentGroup) -> None:
         type=_count,
         help="most tokens of one step; default: 2048 (512 on a cpu)",
     )
+    load.add_argument(
+        "--speculative-config",
+        metavar="JSON",
+        type=_speculation,
+        help="how tokens are proposed, as forebay serve takes it; a draft model's weights and KV "
+        "cache are counted, and the logits of what is proposed; default: none are",
+    )
+
+
+def _speculation(text: str) -> SpeculativeConfig:
+    try:
+        return parse_speculative_config(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_format_flags(number_format: argparse._ArgumentGroup) -> None:
@@ -241,10 +259,14 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _budget(arguments: argparse.Namespace) -> int:
-    asked = {field: getattr(arguments, field) for field in FLAGS}
-    demand = Demand(**asked | {"device": arguments.device.upper()})
+    asked = {field: getattr(arguments, field) for field in FLAGS if hasattr(arguments, field)}
     try:
         inspection = inspect_model(arguments.model)
+        demand = Demand(
+            **asked
+            | {"device": arguments.device.upper()}
+            | _read_speculation(arguments.speculative_config)
+        )
     except ModelError as error:
         return _complain(error.message)
     answer = size(inspection, demand, FLAGS)
@@ -255,6 +277,20 @@ def _budget(arguments: argparse.Namespace) -> int:
     else:
         print(to_text(inspection, demand, answer), end="")
     return 0 if isinstance(answer, Fit) else 1
+
+
+def _read_speculation(asked: SpeculativeConfig | None) -> dict[str, Any]:
+    """The demand's fields of it.
+
+    Raises: ModelError if the draft model cannot be read.
+    """
+    if asked is None:
+        return {}
+    return {
+        "num_speculative_tokens": asked.num_speculative_tokens,
+        "draft": inspect_model(asked.model) if asked.model is not None else None,
+        "draft_quantization": asked.quantization,
+    }
 
 
 def _complain(message: str) -> int:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
 
-from forebay_budget.inspection import ModelConfig
+from forebay_budget.draft import find_draft_fault
+from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.quantity import format_bytes
 from forebay_budget.rounding import GROUP_SIZES, ROUNDED_BITS, unrounded_inputs
 from forebay_budget.terms import (
@@ -32,6 +33,9 @@ SPEC_FIELDS: dict[str, str] = {
     "quantization": "model.quantization",
     "kv_cache_dtype": "engine.kvCacheDtype",
     "max_num_batched_tokens": "engine.maxNumBatchedTokens",
+    "num_speculative_tokens": "engine.speculative.numTokens",
+    "draft": "engine.speculative.model",
+    "draft_quantization": "the draft model's quantization",
 }
 """How messages name a Demand's fields to someone who writes an InferenceService."""
 
@@ -60,6 +64,11 @@ class Demand:
     """`None` or `Auto` (both serve the checkpoint as it is), `INT8` or `INT4`."""
     kv_cache_dtype: str = "auto"
     max_num_batched_tokens: int | None = None
+    num_speculative_tokens: int | None = None
+    """Proposed at a time; None: nothing is."""
+    draft: Inspection | None = None
+    """The model that proposes them, if one does."""
+    draft_quantization: str = "None"
 
 
 def find_fault(demand: Demand, config: ModelConfig, names: Mapping[str, str]) -> str | None:
@@ -69,6 +78,7 @@ def find_fault(demand: Demand, config: ModelConfig, names: Mapping[str, str]) ->
         *_faults_of_choices(demand, names),
         *_faults_of_lengths(demand, config, names),
         *faults_of_formats(config, names, demand.quantization, demand.kv_cache_dtype),
+        *_faults_of_draft(demand, config, names),
         *(_faults_on_cpu(demand, names) if demand.device == "CPU" else ()),
         *(_faults_on_gpus(demand, config, names) if demand.device == "GPU" else ()),
     )
@@ -86,6 +96,7 @@ def _faults_of_numbers(demand: Demand, names: Mapping[str, str]) -> Iterator[str
         "tensor_parallel_size",
         "pipeline_parallel_size",
         "max_num_batched_tokens",
+        "num_speculative_tokens",
     ):
         value = getattr(demand, field)
         if value is not None and value < 1:
@@ -149,6 +160,25 @@ def _faults_of_lengths(
         low, high = getattr(demand, smaller), getattr(demand, larger)
         if low is not None and high is not None and low > high:
             yield f"{names[smaller]} ({low}) may not be more than {names[larger]} ({high})."
+
+
+def _faults_of_draft(
+    demand: Demand, config: ModelConfig, names: Mapping[str, str]
+) -> Iterator[str]:
+    if demand.draft is None:
+        return
+    own = {**names, "quantization": names["draft_quantization"]}
+    sizes = demand.draft.config
+    yield from faults_of_formats(sizes, own, demand.draft_quantization, demand.kv_cache_dtype)
+    fault = find_draft_fault(config, sizes, sizes.architecture)
+    if fault is not None:
+        yield f"{names['draft']}: {fault}."
+    for field in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if (getattr(demand, field) or 1) > 1:
+            yield (
+                f"{names['draft']} asks for a draft model, which runs on one GPU only; leave "
+                f"{names[field]} out, or propose tokens by ngram."
+            )
 
 
 def _faults_on_cpu(demand: Demand, names: Mapping[str, str]) -> Iterator[str]:

@@ -12,8 +12,14 @@ def explain_fit(case: Case, split: Split, kv_cache_tokens: int, names: Mapping[s
     names are how the demand's fields are called; kv_cache_tokens are whole blocks.
     """
     parts = split.terms
+    draft = ""
+    if parts.draft_weights_bytes:
+        draft = (
+            f"{format_bytes(parts.draft_weights_bytes)} of a draft model's weights and "
+            f"{format_bytes(parts.draft_kv_cache_bytes)} of its KV cache, "
+        )
     terms = (
-        f"{format_bytes(parts.weights_bytes)} of weights {_number_format(case)}, "
+        f"{format_bytes(parts.weights_bytes)} of weights {_number_format(case)}, {draft}"
         f"{format_bytes(parts.kv_cache_bytes)} of KV cache, "
         f"{format_bytes(parts.activation_bytes)} of activations and "
         f"{format_bytes(parts.overhead_bytes)} of {_overhead(case)}"

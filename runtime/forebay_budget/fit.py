@@ -58,9 +58,19 @@ class Fit:
             "budget": to_exact_quantity(self.budget_bytes),
             "weights": to_quantity(self.terms.weights_bytes),
             "kvCache": to_quantity(self.terms.kv_cache_bytes),
+            **self._draft_plan(),
             "activation": to_quantity(self.terms.activation_bytes),
             "overhead": to_quantity(self.terms.overhead_bytes),
             "explanation": self.explanation,
+        }
+
+    def _draft_plan(self) -> dict[str, Any]:
+        """A draft model's part, where there is one."""
+        if not self.terms.draft_weights_bytes:
+            return {}
+        return {
+            "draftWeights": to_quantity(self.terms.draft_weights_bytes),
+            "draftKvCache": to_quantity(self.terms.draft_kv_cache_bytes),
         }
 
 

@@ -41,6 +41,17 @@ def to_document(answer: Fit | Misfit) -> dict[str, Any]:
         "kvCacheBytes": answer.terms.kv_cache_bytes,
         "activationBytes": answer.terms.activation_bytes,
         "overheadBytes": answer.terms.overhead_bytes,
+        **_draft_terms(answer),
+    }
+
+
+def _draft_terms(fit: Fit) -> dict[str, Any]:
+    """A draft model's, where there is one."""
+    if not fit.terms.draft_weights_bytes:
+        return {}
+    return {
+        "draftWeightsBytes": fit.terms.draft_weights_bytes,
+        "draftKvCacheBytes": fit.terms.draft_kv_cache_bytes,
     }
 
 
@@ -117,6 +128,14 @@ def _split(fit: Fit, demand: Demand) -> str:
     rows = [
         ("weights", terms.weights_bytes),
         ("KV cache", terms.kv_cache_bytes),
+        *(
+            [
+                ("draft weights", terms.draft_weights_bytes),
+                ("draft KV cache", terms.draft_kv_cache_bytes),
+            ]
+            if terms.draft_weights_bytes
+            else []
+        ),
         ("activations", terms.activation_bytes),
         ("overhead", terms.overhead_bytes),
         ("left free", (total or 0) - terms.total_bytes),

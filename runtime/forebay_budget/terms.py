@@ -6,7 +6,7 @@ window beside others that have one makes every layer keep all tokens, so windows
 each layer has one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forebay_budget.inspection import PACKED_DTYPE, Inspection, ModelConfig
 from forebay_budget.rounding import (
@@ -77,11 +77,28 @@ class Terms:
     kv_cache_bytes: int
     activation_bytes: int
     overhead_bytes: int
+    draft_weights_bytes: int = 0
+    draft_kv_cache_bytes: int = 0
+    """Of a draft model, whose cache holds as many tokens; its activations come in turn."""
 
     @property
     def total_bytes(self) -> int:
         return (
-            self.weights_bytes + self.kv_cache_bytes + self.activation_bytes + self.overhead_bytes
+            self.weights_bytes
+            + self.kv_cache_bytes
+            + self.activation_bytes
+            + self.overhead_bytes
+            + self.draft_weights_bytes
+            + self.draft_kv_cache_bytes
+        )
+
+    def with_draft(self, draft: "Terms") -> "Terms":
+        """These of a model and, beside them, those of its draft model taken by itself."""
+        return replace(
+            self,
+            activation_bytes=max(self.activation_bytes, draft.activation_bytes),
+            draft_weights_bytes=draft.weights_bytes,
+            draft_kv_cache_bytes=draft.kv_cache_bytes,
         )
 
 
@@ -155,12 +172,15 @@ def kv_token_bytes(config: ModelConfig, tp: int, kv_dtype: str) -> int:
 
 
 def activation_bytes(
-    config: ModelConfig, tp: int, dtype: str, max_num_batched_tokens: int, max_num_seqs: int
+    config: ModelConfig, tp: int, dtype: str, max_num_batched_tokens: int, max_num_sampled: int
 ) -> int:
-    """Bytes of one layer's intermediates, or of the sampler's logits where those are more."""
+    """Bytes of one layer's intermediates, or of the sampler's logits where those are more.
+
+    max_num_sampled: requests of a step, and tokens that are proposed for them.
+    """
     return max(
         batch_bytes(config, tp, dtype, max_num_batched_tokens),
-        max_num_seqs * sampler_bytes_per_seq(config),
+        max_num_sampled * sampler_bytes_per_seq(config),
     )
 
 

@@ -7,6 +7,7 @@ size are made here, in this order, and none is changed later.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from forebay_budget.stages import longest_config, split_layers
 from forebay_budget.terms import (
@@ -15,6 +16,7 @@ from forebay_budget.terms import (
     kv_token_bytes,
 )
 from forebay_runtime.config import EngineConfig
+from forebay_runtime.drafting.draft_model import DraftModel
 from forebay_runtime.engine import Engine, Widths
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.models.decoder import Decoder
@@ -37,6 +39,7 @@ from forebay_runtime.start.capacity import (
     choose_num_blocks,
     fit_limits,
 )
+from forebay_runtime.start.draft import build_draft, plan_draft
 from forebay_runtime.start.gpu_room import allowed_bytes
 from forebay_runtime.start.host_memory import memory_limit
 from forebay_runtime.start.kernel_preparation import compile_kernels
@@ -88,32 +91,50 @@ def build_engine(
         open_device(placement.device)
     with start.phase(Phase.KERNELS):
         compile_kernels(config, described, placement)
+    draft = plan_draft(config, described)
+    if draft is not None:
+        compile_kernels(draft.config, draft.described, draft.placement)
     ensemble = Ensemble(config, topology, followers or start_followers(config))
     shape = _block_shape(config, described, placement)
+    if draft is not None:
+        shape = replace(shape, draft_bytes=draft.block_bytes)
     limits = choose_limits(config, described.inspection.config.max_position_embeddings, shape)
     with start.phase(Phase.WEIGHTS):
         ensemble.begin_load(limits, placement.device)
         stage = choose_stage(described, topology, 0)
         model = load_model(described, placement, limits, ensemble.link, stage)
+        draft_weights = draft.load(limits) if draft is not None else None
         ensemble.wait()
     with start.phase(Phase.TRIAL):
         num_blocks = _choose_num_blocks(config, model, limits, shape, ensemble)
     limits = fit_limits(config, limits, num_blocks, shape)
     with start.phase(Phase.KV_CACHE):
         runner = _build_runners(config, model, num_blocks, limits, ensemble)
+        drafting = None
+        if draft is not None and draft_weights is not None:
+            drafting = build_draft(draft, draft_weights, num_blocks, limits)
     scheduler = Scheduler(
         BlockPool(num_blocks, config.block_size),
         limits,
         end_tokens,
         choose_rules(config, model.window),
-        speculation=build_speculation(config, limits, placement),
+        speculation=build_speculation(config, limits, placement, drafting),
     )
     sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
     planned = plan_terms(
         described.inspection, topology, placement, limits, num_blocks * shape.num_bytes
     )
+    if draft is not None:
+        own = plan_terms(
+            draft.described.inspection,
+            topology,
+            draft.placement,
+            draft.limits(limits),
+            num_blocks * shape.draft_bytes,
+        )
+        planned = planned.with_draft(own)
     stages = split_layers(described.inspection, topology.num_stages)
-    warming = Warming(config, planned, stages, start, ensemble, runner, sampler)
+    warming = Warming(config, planned, stages, start, ensemble, runner, sampler, drafting)
     sizes = described.inspection.config
     widths = Widths(sizes.vocab_size, sizes.hidden_size)
     is_async = config.async_scheduling
@@ -135,7 +156,7 @@ def choose_rules(config: EngineConfig, window: int | None) -> Rules:
 
 
 def build_speculation(
-    config: EngineConfig, limits: Limits, placement: Placement
+    config: EngineConfig, limits: Limits, placement: Placement, draft: DraftModel | None
 ) -> Speculation | None:
     """What proposes tokens, where something does."""
     asked = config.speculative
@@ -148,7 +169,7 @@ def build_speculation(
         limits.max_num_proposed_tokens,
     )
     rules = SpeculationRules(asked.num_speculative_tokens, placement.device.type == "cpu")
-    proposer = NgramProposer(asked.prompt_lookup_min, asked.prompt_lookup_max)
+    proposer = draft or NgramProposer(asked.prompt_lookup_min, asked.prompt_lookup_max)
     return Speculation(proposer, rules, limits)
 
 
@@ -187,7 +208,8 @@ def _count_blocks_in_memory(
         sizes, dtype, model.placement.kv_cache_dtype, num_step_tokens
     )
     left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) // num_ranks - taken_bytes
-    return max(0, left_bytes // (shape.num_bytes + shape.num_tokens * attention_bytes))
+    block_bytes = shape.num_bytes + shape.draft_bytes
+    return max(0, left_bytes // (block_bytes + shape.num_tokens * attention_bytes))
 
 
 def _measure_num_blocks(
@@ -204,7 +226,8 @@ def _measure_num_blocks(
     with explain_out_of_memory("activations", "lower --max-num-batched-tokens or --max-num-seqs"):
         warmup.run_largest(runner, Sampler())
     capture_graphs(runner)
-    return ensemble.least_room(count_room(config, runner))
+    num_blocks = ensemble.least_room(count_room(config, runner))
+    return num_blocks * shape.num_bytes // (shape.num_bytes + shape.draft_bytes)
 
 
 def _build_runners(

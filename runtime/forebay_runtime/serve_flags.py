@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from forebay_budget.speculative_config import SpeculativeConfig, parse_speculative_config
 from forebay_runtime.config import (
     BLOCK_SIZES,
     DEVICES,
@@ -26,7 +27,6 @@ from forebay_runtime.number_formats import (
 )
 from forebay_runtime.serve_settings import CPU_BATCH_TOKENS
 from forebay_runtime.server.options import ServeOptions
-from forebay_runtime.speculative.settings import SpeculativeConfig, parse_speculative_config
 
 _LONGEST = ("auto", "-1")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from forebay_budget.terms import Terms
 from forebay_runtime.config import EngineConfig
+from forebay_runtime.drafting.draft_model import DraftModel
 from forebay_runtime.engine import Warmth
 from forebay_runtime.parallel.ensemble import Ensemble
 from forebay_runtime.runner.model_runner import ModelRunner
@@ -37,6 +38,7 @@ class Warming:
     ensemble: Ensemble
     runner: ModelRunner
     sampler: Sampler
+    draft: DraftModel | None = None
 
     def run(self) -> Warmth:
         """Run every shape, capture graphs, and measure memory meanwhile.
@@ -45,13 +47,20 @@ class Warming:
         """
         start, device = self.start, self.runner.model.placement.device.type
         self.ensemble.begin_measuring()
-        measurement = Measurement(self.runner)
+        draft = self.draft
+        measurement = Measurement(self.runner, draft.runner if draft is not None else None)
         knob = "lower --max-num-batched-tokens, --max-num-seqs or the KV cache"
         with start.phase(Phase.SHAPES), explain_out_of_memory("activations", knob):
             warmup.run_shapes(self.runner, self.sampler)
+            if draft is not None:
+                warmup.run_shapes(draft.runner, draft.sampler)
         measurement.end_shapes()
         with start.phase(Phase.GRAPHS):
             capture_graphs(self.runner)
+            if draft is not None:
+                capture_graphs(draft.runner)
+                draft.runner.shapes.end_warm_up()
+                self.runner.shapes.watch(lambda: draft.runner.num_cold)
         slowest_seconds = warmup.end_warm_up(self.runner, self.stages)
         self.ensemble.expect_steps(slowest_seconds)
         measured = self.ensemble.largest(measurement.terms())

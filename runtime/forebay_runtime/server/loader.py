@@ -18,6 +18,7 @@ from forebay_runtime.loading.description import describe_model
 from forebay_runtime.loading.hub import download_model
 from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.followers import start_followers
+from forebay_runtime.server.draft_source import find_draft
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Listener, Model, Words
 from forebay_runtime.start.refusals import check_topology
@@ -52,6 +53,7 @@ def load_model(
     gc.freeze()
     gc.enable()
     config = replace(config, model_path=path)
+    config = find_draft(config, tokenizer, lambda found: read_text_parts(found)[0])
     engine = build_engine(config, tokenizer.eos_token_ids, followers, described)
     return Model(engine, tokenizer, template, config)
 

@@ -25,6 +25,8 @@ class BlockShape:
     num_tokens: int
     num_bytes: int
     window: int | None = None
+    draft_bytes: int = 0
+    """What the draft model's block of the same id takes beside it."""
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold num_tokens."""

@@ -46,7 +46,7 @@ def plan_terms(
     config, num_tokens = longest_config(inspection, pp), limits.max_num_batched_tokens
     dtype = placement.dtype_name
     quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
-    activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_seqs)
+    activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_sampled)
     overhead = gpu_overhead_bytes(topology.num_ranks)
     if placement.device.type == "cpu":
         kv_dtype = placement.kv_cache_dtype
@@ -75,8 +75,10 @@ def split_overhead(
 class Measurement:
     """The memory of a rank while its runner is warmed, from when this is made."""
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: ModelRunner, draft: ModelRunner | None = None) -> None:
+        """draft: a draft model's, on the same device."""
         self._runner = runner
+        self._draft = draft
         self._meter = Meter(runner.model.placement.device)
         self._used_bytes = self._meter.used_bytes()
         self._kept_bytes = self._meter.kept_bytes()
@@ -92,26 +94,33 @@ class Measurement:
 
     def terms(self) -> Terms:
         """What each was, once graphs are captured."""
-        runner = self._runner
-        held_bytes = runner.model.num_bytes
+        runner, drafts = self._runner, [self._draft] if self._draft is not None else []
+        held_bytes = sum(each.model.num_bytes for each in (runner, *drafts))
         if runner.model.placement.device.type != "cpu":
             # A CPU gives a cache's pages as they are written to, which no request has done yet.
-            held_bytes += runner.cache_bytes
+            held_bytes += sum(each.cache_bytes for each in (runner, *drafts))
         return Terms(
             weights_bytes=runner.model.num_bytes,
             kv_cache_bytes=runner.cache_bytes,
             activation_bytes=self._activation_bytes,
             overhead_bytes=max(0, self._used_bytes - held_bytes)
             + max(0, self._loaded_bytes)
-            + runner.graphs_bytes,
+            + sum(each.graphs_bytes for each in (runner, *drafts)),
+            draft_weights_bytes=sum(each.model.num_bytes for each in drafts),
+            draft_kv_cache_bytes=sum(each.cache_bytes for each in drafts),
         )
+
+
+def _names_of(planned: Terms) -> tuple[str, ...]:
+    drafts = ("draft_weights", "draft_kv_cache") if planned.draft_weights_bytes else ()
+    return ("weights", "kv_cache", *drafts, "activation", "overhead")
 
 
 def compare_terms(planned: Terms, measured: Terms) -> tuple[VramTerm, ...]:
     """Put both beside each other, and log what is apart by more than a plan may be."""
     terms = tuple(
         VramTerm(name, getattr(planned, f"{name}_bytes"), getattr(measured, f"{name}_bytes"))
-        for name in ("weights", "kv_cache", "activation", "overhead")
+        for name in _names_of(planned)
     )
     for term in terms:
         log = logger.info

@@ -122,6 +122,11 @@ class Tokenizer:
         """The token as the vocabulary spells it."""
         return self._backend.id_to_token(token_id) or ""
 
+    def vocabulary(self) -> dict[str, int]:
+        """Every token's id by its spelling, added tokens too."""
+        vocabulary: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        return vocabulary
+
     def _piece(self, token_id: int) -> bytes:
         piece = self._pieces.get(token_id)
         if piece is None:

@@ -1,9 +1,4 @@
-"""What --speculative-config says, in vLLM's JSON: read, checked, and with its defaults filled in.
-
-Imports no torch.
-"""
-
-from __future__ import annotations
+"""What --speculative-config says, in vLLM's JSON: read, checked, with its defaults filled in."""
 
 import json
 from collections.abc import Mapping
