@@ -51,7 +51,7 @@ FLAGS: dict[str, str] = {
     "max_gpus_per_node": "--gpus-per-node",
     "num_speculative_tokens": "--speculative-config",
     "draft": "--speculative-config",
-    "draft_quantization": "--speculative-config's quantization",
+    "draft_quantization": "--speculative-config",
 }
 """How messages name a Demand's fields to someone at a command line."""
 

@@ -50,8 +50,8 @@ class Speculation:
 
     def __init__(self, proposer: Proposer, rules: SpeculationRules, limits: Limits) -> None:
         """limits: the scheduler's."""
-        self._proposer = proposer
-        self._rules = rules
+        self.proposer = proposer
+        self.rules = rules
         self._limits = limits
         self._cost = StepCost()
         self._shares: WeakKeyDictionary[Request, KeptShare] = WeakKeyDictionary()
@@ -74,7 +74,7 @@ class Speculation:
         asked = {index: number for index, number in wanted.items() if number > 0}
         extended = list(chunks)
         if asked:
-            proposals = self._proposer.propose(
+            proposals = self.proposer.propose(
                 [(chunks[index].request, number) for index, number in asked.items()]
             )
             for index, proposed in zip(asked, proposals, strict=True):
@@ -86,23 +86,23 @@ class Speculation:
         """How many tokens to ask for, by the places of the chunks that get some."""
         decodes = [place for place, chunk in enumerate(chunks) if self._may_propose(chunk)]
         price = 0.0
-        if self._rules.adapts and decodes:
-            seconds = self._proposer.round_seconds
+        if self.rules.adapts and decodes:
+            seconds = self.proposer.round_seconds
             price = self._cost.price(len(chunks), len(decodes), seconds)
         wanted: dict[int, int] = {}
         for place in decodes:
             request = chunks[place].request
-            most = min(self._rules.num_tokens, num_tokens, self._num_useful(request))
+            most = min(self.rules.num_tokens, num_tokens, self._num_useful(request))
             number = self._num_worth(request, price, most)
             if number > 0:
-                number = self._proposer.num_ready(request, number)
+                number = self.proposer.num_ready(request, number)
             if number > 0:
                 wanted[place] = number
                 num_tokens -= number
         return wanted
 
     def _num_worth(self, request: Request, price: float, most: int) -> int:
-        if not self._rules.adapts:
+        if not self.rules.adapts:
             return most
         share = self._shares.setdefault(request, KeptShare())
         number = num_worth(share.chance, price, most)
@@ -126,7 +126,7 @@ class Speculation:
             and chunk.carried_row is None
             and request.constraint is None
             and sampling.num_logprobs is None
-            and not (is_penalised and not self._rules.counts_on_host)
+            and not (is_penalised and not self.rules.counts_on_host)
         )
 
     def _num_useful(self, request: Request) -> int:
