@@ -26,6 +26,7 @@ _BUDGET_COMMANDS = {
 _RUNTIME_COMMANDS = {
     "serve": "serve a model over OpenAI's API",
     "quantize": "write a model's matrices in four or eight bits",
+    "evaluate": "measure a model on a golden set, and what it lost against another",
 }
 _SERVE_EPILOG = """\
 SIGTERM drains: newcomers are served for --lame-duck-seconds more, then get 503, and what is in
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if command == "quantize":
             return _quantize(own, rest)
+        if command == "evaluate":
+            return _evaluate(own, rest)
         from forebay_runtime.serve_flags import add_flags
     except ModuleNotFoundError as exc:
         return _refuse_without(exc, command)
@@ -102,6 +105,20 @@ def _quantize(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     from forebay_runtime.quantizing.command import run_quantize
 
     return run_quantize(settings)
+
+
+def _evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from forebay_runtime.evaluating.flags import DESCRIPTION, EPILOG, add_flags, to_settings
+
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    add_flags(parser)
+    try:
+        settings = to_settings(parser.parse_args(arguments))
+    except ValueError as exc:
+        parser.error(str(exc))
+    from forebay_runtime.evaluating.command import run_evaluate
+
+    return run_evaluate(settings)
 
 
 def _serve(parsed: argparse.Namespace, started_at: float) -> int:

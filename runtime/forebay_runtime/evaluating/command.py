@@ -1,0 +1,90 @@
+"""`forebay evaluate`: from settings to a table and a verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from forebay_budget.inspection import ModelError
+from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.evaluating.answering import locate, measure
+from forebay_runtime.evaluating.flags import EvaluateSettings
+from forebay_runtime.evaluating.golden import Golden, GoldenError, read_golden
+from forebay_runtime.evaluating.measures import Measured, check, compare
+from forebay_runtime.evaluating.table import to_document, to_table
+from forebay_runtime.loading.description import describe_model
+from forebay_runtime.text.tokenizer import TokenizerError
+
+_REFUSALS = (GoldenError, ModelError, StartError, TokenizerError)
+
+
+def run_evaluate(settings: EvaluateSettings) -> int:
+    """Measure and print; returns the exit status."""
+    try:
+        golden = read_golden(settings.golden)
+        before = None
+        if settings.other is not None:
+            before = _measure(settings, golden, settings.other, is_other=True)
+        after = _measure(settings, golden, settings.model, is_other=False)
+        if before is not None:
+            _check_alike(after, before)
+    except _REFUSALS as error:
+        print(f"forebay evaluate: {error}", file=sys.stderr)
+        return 2
+    comparison = None if before is None else compare(after, before)
+    checks = check(after, comparison, settings.bounds)
+    if settings.is_json:
+        print(json.dumps(to_document(after, before, comparison, checks), ensure_ascii=False))
+    else:
+        print(
+            f"{settings.golden}: {after.num_tokens} tokens of text, {len(after.answers)} questions"
+        )
+        print(to_table(after, before, comparison, checks))
+    return 0 if all(each.is_held for each in checks) else 1
+
+
+def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other: bool) -> Measured:
+    path, start = locate(model), time.monotonic()
+    most = describe_model(path).inspection.config.max_position_embeddings
+    config = EngineConfig(
+        path,
+        device=settings.device,
+        dtype=settings.dtype,
+        quantization="None" if is_other else settings.quantization,
+        kv_cache_dtype="auto" if is_other else settings.kv_cache_dtype,
+        max_model_len=min(settings.max_model_len, most),
+        max_num_seqs=settings.max_num_seqs,
+        # A batch for each sequence's prompt would hold more states than a laptop likes.
+        max_num_batched_tokens=max(1024, settings.max_num_seqs),
+        enable_prefix_caching=False,
+    )
+    progress = _Progress(model)
+    measured = measure(config, golden, settings.max_tokens, progress.note)
+    progress.say(f"{time.monotonic() - start:.0f} s")
+    return measured
+
+
+def _check_alike(after: Measured, before: Measured) -> None:
+    """Two tokenizers cut texts differently, so nothing of the two could be compared."""
+    lengths = [[len(text.logprobs) for text in each.texts] for each in (after, before)]
+    if lengths[0] != lengths[1]:
+        raise GoldenError("the two models' tokenizers differ, so their scores do not compare")
+
+
+class _Progress:
+    """Tells on stderr, each fifth of the way."""
+
+    def __init__(self, model: str) -> None:
+        self._model, self._fifths = model, 0
+
+    def note(self, num_done: int, num_all: int) -> None:
+        """So many of all requests have ended."""
+        fifths = 5 * num_done // num_all
+        if fifths > self._fifths:
+            self._fifths = fifths
+            self.say(f"{num_done} of {num_all} done")
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        print(f"{self._model}: {text}", file=sys.stderr, flush=True)

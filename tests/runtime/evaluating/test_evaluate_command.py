@@ -1,0 +1,101 @@
+"""`forebay evaluate` measures what transformers does, and its exit status tells the verdict."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from forebay_runtime.cli import main
+from tiny_quantized import save_source
+
+TEXT = "a word, and another one; " * 9
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_source(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def write(folder: Path, *entries: dict[str, object]) -> str:
+    path = folder / "golden.jsonl"
+    path.write_text("\n".join(json.dumps(entry) for entry in entries))
+    return str(path)
+
+
+def test_perplexity_and_answers_are_transformers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    oracle = save_source(tmp_path / "model")
+    golden = write(tmp_path, {"text": TEXT}, {"prompt": "ab", "answer": "never that"})
+    flags = ["--device", "cpu", "--max-model-len", "100", "--max-tokens", "4", "--json"]
+    assert main(["evaluate", str(tmp_path / "model"), "--golden", golden, *flags]) == 0
+    told = json.loads(capsys.readouterr().out)["model"]
+
+    alphabet = json.loads((tmp_path / "model/tokenizer.json").read_text())["model"]["vocab"]
+    token_ids = [alphabet["Ġ" if char == " " else char] for char in TEXT]
+    lost, count = 0.0, 0
+    for start in range(0, len(token_ids), 100):
+        window = torch.tensor([token_ids[start : start + 100]])
+        with torch.inference_mode():
+            logprobs = oracle(window).logits[0, :-1].log_softmax(-1)
+        lost -= float(logprobs.gather(1, window[0, 1:, None]).sum())
+        count += window.shape[1] - 1
+    assert told["tokens"] == count
+    assert told["perplexity"] == pytest.approx(math.exp(lost / count), rel=1e-4)
+    assert told["exact_answers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("bound", "status"), [("0.001%", 0), ("0%", 0)], ids=["some-room", "no-room"]
+)
+def test_a_model_loses_nothing_against_itself(model: Path, bound: str, status: int) -> None:
+    golden = write(model.parent, {"text": TEXT}, {"prompt": "ab", "answer": "x"})
+    flags = ["--max-perplexity-increase", bound, "--min-token-agreement", "100%"]
+    command = ["evaluate", str(model), "--against", str(model), "--golden", golden, *flags]
+    assert main([*command, "--device", "cpu", "--max-tokens", "4"]) == status
+
+
+def test_a_broken_bound_is_the_exit_status(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    golden = write(model.parent, {"prompt": "ab", "answer": "never that"})
+    command = ["evaluate", str(model), "--golden", golden, "--min-exact-answers", "50%"]
+    assert main([*command, "--device", "cpu", "--max-tokens", "4"]) == 1
+    assert "bound exact answers 50.0%: 0.0%, broken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "entry", "sentence"),
+    [
+        pytest.param(["--device", "cpu"], {}, "one of text, prompt and messages", id="golden"),
+        pytest.param(
+            ["--device", "cpu", "--max-model-len", "16"],
+            {"prompt": "a" * 20, "answer": "b"},
+            "the prompt has 20 tokens, and with its answer 16 are possible",
+            id="too-long",
+        ),
+        pytest.param(
+            ["--device", "cpu"],
+            {"messages": [{"role": "user", "content": "a"}]},
+            "line 1: The model has no chat template",
+            id="no-template",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    flags: list[str],
+    entry: dict[str, object],
+    sentence: str,
+    model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", str(model), "--golden", write(model.parent, entry), *flags]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_bound_against_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "m", "--golden", "g", "--max-lost-answers", "1%"])
+    assert ended.value.code == 2
+    assert "name it by --against" in capsys.readouterr().err
