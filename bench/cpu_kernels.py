@@ -1,0 +1,118 @@
+"""The CPU's kernels held against this machine's own limits: memory's rate, and the products' peak.
+
+    python bench/cpu_kernels.py [--model MODEL.gguf] [--shapes SmolLM2-135M 1B 7B] [--out FILE]
+
+First the limits are measured: reading a buffer of the weights' size and one of 2 GiB, and
+multiplying in registers, on one thread and on all. Then products of each shape, format and batch,
+attention, and with --model whole steps. Each row has its time, the share of both limits, and how
+much longer torch's own operator takes. Needs no peers and, but for --model, no files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from forebay_runtime.start.threads import wait_passively
+
+wait_passively()
+
+import torch  # noqa: E402
+from cpu_parts import attention, products, whole_model  # noqa: E402
+from cpu_parts.limits import KINDS, Limits, compile_loops, measure_limits  # noqa: E402
+from cpu_parts.row import Row, table_of, table_of_limits  # noqa: E402
+from serving.machine import describe_machine, describe_versions  # noqa: E402
+
+PARTS = ("products", "attention", "model")
+_WEIGHTS_BYTES = 96 * 2**20
+"""Of SmolLM2-135M at four bits."""
+
+
+def main() -> int:
+    """Measure and print; 0."""
+    options = parse_arguments()
+    random.seed(0)
+    torch.manual_seed(0)
+    machine = describe_machine()
+    num_threads = len(os.sched_getaffinity(0))
+    print("# The CPU's kernels against the machine's limits\n")
+    described = {**machine, **describe_versions(None, None)}
+    print("\n".join(f"- {name}: {value}" for name, value in described.items()))
+    loops = compile_loops()
+    all_limits = [
+        measure_limits(loops, count, options.weights_mib * 2**20, options.big_mib * 2**20)
+        for count in sorted({1, num_threads})
+    ]
+    print("\n".join(["", *table_of_limits(all_limits)]), flush=True)
+    limits = all_limits[-1]
+    rows: list[Row] = []
+    for title, part in parts_of(options):
+        found = list(part)
+        rows += found
+        print("\n".join(["", f"## {title}", "", *table_of(found, limits)]), flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps(document_of(machine, all_limits, rows), indent=1) + "\n")
+    return 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--parts", nargs="+", choices=PARTS, default=PARTS)
+    add("--shapes", nargs="+", choices=products.MODELS, default=["SmolLM2-135M", "1B"])
+    add("--formats", nargs="+", choices=[kept.name for kept in products.FORMATS])
+    add("--batches", nargs="+", type=int, default=products.BATCHES)
+    add("--no-torch", action="store_true", help="do not time torch's own operators")
+    add("--model", type=Path, help="what whole steps are measured of")
+    add("--kind", choices=KINDS, default="int8", help="the peak that whole steps are held to")
+    add("--dtype", default="auto")
+    add("--quantization", default="None")
+    add("--kv-cache-dtype", default="auto")
+    add("--weights-mib", type=int, default=_WEIGHTS_BYTES // 2**20)
+    add("--big-mib", type=int, default=2048)
+    add("--out", type=Path, help="where all of it is written as JSON")
+    return parser.parse_args()
+
+
+def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Row]]]:
+    """Titles, and what measures."""
+    formats = [
+        kept for kept in products.FORMATS if not options.formats or kept.name in options.formats
+    ]
+    if "products" in options.parts:
+        for model in options.shapes:
+            yield (
+                f"Products of {model}",
+                products.measure(model, formats, options.batches, has_torch=not options.no_torch),
+            )
+    if "attention" in options.parts:
+        dtypes = (torch.float32, torch.bfloat16)
+        yield "Attention, a layer's", attention.measure(options.shapes, dtypes)
+    if "model" in options.parts and options.model is not None:
+        flags = whole_model.Flags(options.dtype, options.quantization, options.kv_cache_dtype)
+        yield (
+            f"Steps of {options.model.name}",
+            whole_model.measure(options.model, options.kind, (1, 8, 32), (128, 1024), flags),
+        )
+
+
+def document_of(
+    machine: dict[str, object], all_limits: list[Limits], rows: list[Row]
+) -> dict[str, object]:
+    """For JSON."""
+    return {
+        "machine": machine,
+        "limits": [vars(limits) for limits in all_limits],
+        "rows": [row.to_document(all_limits[-1]) for row in rows],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
