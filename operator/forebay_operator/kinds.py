@@ -8,6 +8,8 @@ MANAGED_LABEL = {_MANAGED_BY: "forebay"}
 MANAGED_SELECTOR = f"{_MANAGED_BY}=forebay"
 SERVICE_LABEL = "forebay.dev/inference-service"
 INSPECTION_LABEL = "forebay.dev/inspection-of"
+INSPECTED_LABEL = "forebay.dev/inspected"
+"""On what inspects anything but the served model: its role."""
 TEMPLATE_HASH_LABEL = "forebay.dev/template-hash"
 """Of pods: which template they were made from."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

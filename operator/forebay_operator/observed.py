@@ -14,6 +14,8 @@ Object = Mapping[str, Any]
 
 MEMORY_TERMS = ("weights", "kvCache", "activation", "overhead")
 """What memory is spent on, as pods and `status.memory` name it."""
+DRAFT_TERMS = ("draftWeights", "draftKvCache")
+"""What more there is beside a draft model."""
 
 
 @dataclass(frozen=True, order=True)

@@ -13,6 +13,8 @@ from forebay_operator.observed import Object
 
 Device = Literal["GPU", "CPU"]
 Scheme = Literal["hf", "oci", "pvc"]
+Role = Literal["model", "draft"]
+Method = Literal["ngram", "draft_model"]
 Strategy = Literal["Auto", "Surge", "Replace"]
 
 
@@ -27,6 +29,8 @@ class Model:
     name: str
     secret_name: str = ""
     quantization: str = "Auto"
+    role: Role = "model"
+    """What it is served as, by which its volume and its folder in a pod are called."""
 
     @property
     def claim(self) -> str:
@@ -49,6 +53,16 @@ class Vram:
 
 
 @dataclass(frozen=True)
+class Speculative:
+    """How tokens are proposed that the model then tries several of in one step."""
+
+    method: Method
+    num_tokens: int = 5
+    draft: Model | None = None
+    """The smaller model that proposes them, for method draft_model."""
+
+
+@dataclass(frozen=True)
 class EngineOptions:
     """What the user fixes of the engine; None is derived."""
 
@@ -59,6 +73,7 @@ class EngineOptions:
     tensor_parallel_size: int | None = None
     pipeline_parallel_size: int | None = None
     gpu_memory_utilization: Decimal | None = None
+    speculative: Speculative | None = None
     extra_args: tuple[str, ...] = ()
 
 
@@ -140,3 +155,14 @@ class Service:
     rollout: Rollout = Rollout()
     runtime_version: str = ""
     pod_template: PodTemplate = PodTemplate()
+
+    @property
+    def draft(self) -> Model | None:
+        """The draft model, where one is asked for."""
+        speculative = self.engine.speculative
+        return None if speculative is None else speculative.draft
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """All that its pods load."""
+        return (self.model,) if self.draft is None else (self.model, self.draft)

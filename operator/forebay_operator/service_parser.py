@@ -10,6 +10,7 @@ from forebay_operator.service import (
     Device,
     Drain,
     EngineOptions,
+    Method,
     Model,
     PodTemplate,
     Rollout,
@@ -17,6 +18,7 @@ from forebay_operator.service import (
     Schedule,
     Scheme,
     Service,
+    Speculative,
     Strategy,
     Vram,
 )
@@ -41,7 +43,7 @@ def parse_service(raw: Object) -> Service:
         model=_parse_model(spec.get("model") or {}, metadata["name"]),
         device=_one_of("spec.device", spec.get("device", Service.device), Device),
         vram=_parse_vram(spec.get("vram") or {}),
-        engine=_parse_engine(spec.get("engine") or {}),
+        engine=_parse_engine(spec.get("engine") or {}, spec.get("model") or {}),
         replicas=spec.get("replicas", Service.replicas),
         scaling=_parse_scaling(spec.get("scaling")),
         startup_timeout_seconds=startup.get("timeoutSeconds", Service.startup_timeout_seconds),
@@ -54,19 +56,23 @@ def parse_service(raw: Object) -> Service:
 
 def _parse_model(model: Object, service_name: str) -> Model:
     uri = model.get("uri", "")
-    scheme, separator, location = uri.partition("://")
-    if not separator or not location or scheme not in get_args(Scheme):
-        raise SpecError(
-            f"spec.model.uri is {uri!r}; write hf://ORG/NAME, oci://IMAGE or pvc://CLAIM/PATH."
-        )
+    scheme, location = _parse_uri("spec.model.uri", uri)
     return Model(
         uri=uri,
-        scheme=cast(Scheme, scheme),
+        scheme=scheme,
         location=location,
         name=model.get("name") or service_name,
         secret_name=model.get("secretName", ""),
         quantization=model.get("quantization", Model.quantization),
     )
+
+
+def _parse_uri(path: str, uri: str) -> tuple[Scheme, str]:
+    """Its scheme, and what follows."""
+    scheme, separator, location = uri.partition("://")
+    if not separator or not location or scheme not in get_args(Scheme):
+        raise SpecError(f"{path} is {uri!r}; write hf://ORG/NAME, oci://IMAGE or pvc://CLAIM/PATH.")
+    return cast(Scheme, scheme), location
 
 
 def _parse_vram(vram: Object) -> Vram:
@@ -77,7 +83,27 @@ def _parse_vram(vram: Object) -> Vram:
     )
 
 
-def _parse_engine(engine: Object) -> EngineOptions:
+def _parse_speculative(written: Object, model: Object) -> Speculative | None:
+    """None where nothing is asked for; model: the spec's, whose Secret opens the draft's hub."""
+    uri = written.get("model", "")
+    asked = written.get("method") or ("draft_model" if uri else None)
+    if asked is None:
+        return None
+    method: Method = _one_of("spec.engine.speculative.method", asked, Method)
+    if (method == "draft_model") != bool(uri):
+        raise SpecError(
+            f"spec.engine.speculative has method {method} and model {uri!r}; draft_model needs "
+            "the uri of a draft model, and ngram takes none."
+        )
+    draft = None
+    if uri:
+        scheme, location = _parse_uri("spec.engine.speculative.model", uri)
+        secret = model.get("secretName", "") if scheme == "hf" else ""
+        draft = Model(uri, scheme, location, "", secret, Model.quantization, "draft")
+    return Speculative(method, written.get("numTokens", Speculative.num_tokens), draft)
+
+
+def _parse_engine(engine: Object, model: Object) -> EngineOptions:
     return EngineOptions(
         max_model_len=engine.get("maxModelLen"),
         max_num_seqs=engine.get("maxNumSeqs"),
@@ -86,6 +112,7 @@ def _parse_engine(engine: Object) -> EngineOptions:
         tensor_parallel_size=engine.get("tensorParallelSize"),
         pipeline_parallel_size=engine.get("pipelineParallelSize"),
         gpu_memory_utilization=_share(engine.get("gpuMemoryUtilization")),
+        speculative=_parse_speculative(engine.get("speculative") or {}, model),
         extra_args=tuple(engine.get("extraArgs") or ()),
     )
 

@@ -16,7 +16,7 @@ from forebay_operator.kinds import INFERENCE_SERVICE, POD, SERVICE_LABEL
 from forebay_operator.loads.news import is_news
 from forebay_operator.loads.request import request_load
 from forebay_operator.objects import uid_of
-from forebay_operator.observed import MEMORY_TERMS, Key, Object, PodLoad
+from forebay_operator.observed import DRAFT_TERMS, MEMORY_TERMS, Key, Object, PodLoad
 from forebay_operator.store import Store
 from forebay_operator.telemetry.metrics import Metrics
 from forebay_operator.workqueue import WorkQueue
@@ -195,8 +195,11 @@ def _share_or_none(said: object) -> float | None:
 
 def _memory(said: object) -> dict[str, int]:
     """All terms or nothing: a sum of some would be called less than was planned."""
+    if not isinstance(said, dict):
+        return {}
+    terms = (*MEMORY_TERMS, *(term for term in DRAFT_TERMS if term in said))
     try:
-        return {term: _count(said[term]) for term in MEMORY_TERMS} if isinstance(said, dict) else {}
+        return {term: _count(said[term]) for term in terms}
     except (KeyError, ValueError):
         return {}
 

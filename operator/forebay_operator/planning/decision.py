@@ -13,7 +13,8 @@ from forebay_operator.planning.children.serving import (
 )
 from forebay_operator.planning.draining.drains import follow_drains
 from forebay_operator.planning.draining.leaving import choose_deletion_costs, seconds_to_retell
-from forebay_operator.planning.inspection.knowledge import ModelKnowledge, plan_inspection
+from forebay_operator.planning.inspection.draft import plan_inspections
+from forebay_operator.planning.inspection.knowledge import ModelKnowledge
 from forebay_operator.planning.memory_report import report_memory
 from forebay_operator.planning.notes import write_notes
 from forebay_operator.planning.outlook import Outlook
@@ -33,7 +34,7 @@ from forebay_operator.planning.rollout.revision import (
 from forebay_operator.planning.scaling.headcount import count_heads
 from forebay_operator.planning.scaling.replicas import ScalingStep, plan_replicas
 from forebay_operator.planning.situation import Manifest, Situation
-from forebay_operator.planning.sizing import Sizing, plan_sizing
+from forebay_operator.planning.sizing import Models, Sizing, plan_sizing
 from forebay_operator.planning.standstill import plan_invalid_spec
 from forebay_operator.planning.status import build_status
 from forebay_operator.service_parser import SpecError, parse_service
@@ -50,7 +51,7 @@ def plan(observed: Observed, now: datetime) -> Plan:
         situation = Situation(observed, parse_service(observed.service), now)
     except SpecError as error:
         return plan_invalid_spec(observed, str(error), now)
-    knowledge = plan_inspection(situation)
+    knowledge = plan_inspections(situation)
     newest = find_revision(situation)
     sizing = _size_if_needed(situation, knowledge, newest)
     wished = build_revision(situation, knowledge, sizing, newest) or newest
@@ -67,7 +68,7 @@ def _size_if_needed(
     """A service that fits is never sized again until its spec changes."""
     if knowledge.inspection is None or is_of_spec(newest, situation.service):
         return Sizing()
-    return plan_sizing(situation, knowledge.inspection)
+    return plan_sizing(situation, Models(knowledge.inspection, knowledge.draft))
 
 
 def _look_out(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forebay_budget.quantity import format_bytes, parse_quantity, to_quantity
 from forebay_operator.loads.news import is_same_memory
-from forebay_operator.observed import MEMORY_TERMS, Object
+from forebay_operator.observed import DRAFT_TERMS, MEMORY_TERMS, Object
 from forebay_operator.planning.pods import is_ready, load_of, template_hash
 from forebay_operator.planning.rollout.revision import Revision
 from forebay_operator.planning.situation import Manifest, Situation
@@ -46,10 +46,11 @@ def report_memory(situation: Situation, revision: Revision | None) -> MemoryRepo
     """What status shows: the newest numbers, or those that were told where none are news."""
     if revision is None or not revision.plan.keys() >= set(MEMORY_TERMS):
         return MemoryReport()  # a plan of an operator that did not write its terms down
-    planned = {term: parse_quantity(revision.plan[term]) for term in MEMORY_TERMS}
+    terms = (*MEMORY_TERMS, *(term for term in DRAFT_TERMS if term in revision.plan))
+    planned = {term: parse_quantity(revision.plan[term]) for term in terms}
     told: Object = situation.previous.get("memory") or {}
     is_of_plan = bool(told) and _read(told, "planned") == planned
-    measured = _measure(situation, revision)
+    measured = _measure(situation, revision, terms)
     if measured is None:
         return MemoryReport(dict(told) if is_of_plan else None)
     if is_of_plan and _is_same(told, measured):
@@ -64,7 +65,7 @@ def judge_memory(report: Manifest, device: str) -> MemoryVerdict:
     more is apart from it."""
     planned, measured = _read(report, "planned"), _read(report, "measured")
     total, limit = sum(measured.values()), sum(planned.values())
-    off = [term for term in MEMORY_TERMS if _is_off(planned[term], measured[term])]
+    off = [term for term in planned if _is_off(planned[term], measured[term])]
     more = total > limit * (1 + TOLERATED_SHARE)
     less = total < limit * (1 - TOLERATED_SHARE)
     if device == "CPU":
@@ -103,7 +104,7 @@ def _give_room(device: str) -> str:
     )
 
 
-def _measure(situation: Situation, revision: Revision) -> Bytes | None:
+def _measure(situation: Situation, revision: Revision, terms: tuple[str, ...]) -> Bytes | None:
     """Of the pod of this template that takes most; one that runs on the wrong device tells nothing
     about the plan."""
     wrong = "cpu" if situation.service.device == "GPU" else "cuda"
@@ -113,12 +114,13 @@ def _measure(situation: Situation, revision: Revision) -> Bytes | None:
         if is_ready(pod) and template_hash(pod) == revision.template_hash
     ]
     known = [load.memory_bytes for load in loads if load is not None and load.device != wrong]
-    return max(filter(None, known), key=lambda terms: sum(terms.values()), default=None)
+    most = max(filter(None, known), key=lambda found: sum(found.values()), default=None)
+    return None if most is None else {term: most.get(term, 0) for term in terms}
 
 
 def _is_same(told: Object, measured: Bytes) -> bool:
     before = _read(told, "measured")
-    return all(is_same_memory(before[term], measured[term]) for term in MEMORY_TERMS)
+    return all(is_same_memory(before[term], measured[term]) for term in measured)
 
 
 def _describe(planned: Bytes, measured: Bytes) -> Manifest:
@@ -129,7 +131,7 @@ def _describe(planned: Bytes, measured: Bytes) -> Manifest:
                 "planned": to_quantity(planned[term]),
                 "measured": to_quantity(measured[term]),
             }
-            for term in MEMORY_TERMS
+            for term in planned
         ],
         "planned": to_quantity(sum(planned.values())),
         "measured": to_quantity(sum(measured.values())),

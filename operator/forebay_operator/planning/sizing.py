@@ -27,6 +27,14 @@ _SLACK_PERCENT = 3
 
 
 @dataclass(frozen=True)
+class Models:
+    """What is sized: the served model and, where one is asked for, its draft model."""
+
+    served: Inspection
+    draft: Inspection | None = None
+
+
+@dataclass(frozen=True)
 class Sizing:
     """A fit, or why there is none."""
 
@@ -38,30 +46,30 @@ class Sizing:
     """What `status.plan` says of the nodes that were planned for."""
 
 
-def plan_sizing(situation: Situation, inspection: Inspection) -> Sizing:
+def plan_sizing(situation: Situation, models: Models) -> Sizing:
     """Size the service for the device that it asks for."""
     service = situation.service
     if service.device == "CPU":
-        return _size_on_cpu(service, inspection)
+        return _size_on_cpu(service, models)
     observed = situation.observed
     found = read_gpu_nodes(observed.nodes, observed.resource_slices, service)
     nodes = tuple(node for node in found if not node.exclusion)
     if service.vram.gpu_memory_bytes is not None:
-        return _size_as_told(service, inspection, nodes, service.vram.gpu_memory_bytes)
+        return _size_as_told(service, models, nodes, service.vram.gpu_memory_bytes)
     if not any(node.memory_mib for node in nodes):
         return Sizing(cause=explain_no_gpus(situation, found))
     if cause := _judge_budget(service, nodes):
         return Sizing(cause=cause)
-    return _size_on_nodes(service, inspection, found)
+    return _size_on_nodes(service, models, found)
 
 
-def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
+def _size_on_cpu(service: Service, models: Models) -> Sizing:
     """The pod cannot use more than its limit, whatever the budget grants."""
     budget_bytes, limit = service.vram.budget_bytes, service.pod_template.limits.get("memory")
     limit_bytes = None if limit is None else parse_quantity(limit)
     if limit_bytes is None or (budget_bytes is not None and budget_bytes <= limit_bytes):
-        return _conclude(_size(service, inspection, budget_bytes))
-    sizing = _conclude(_size(service, inspection, limit_bytes))
+        return _conclude(_size(service, models, budget_bytes))
+    sizing = _conclude(_size(service, models, limit_bytes))
     if sizing.cause is None:
         return sizing
     message = sizing.cause.message.replace("vram.budget", "podTemplate.resources.limits.memory")
@@ -69,7 +77,7 @@ def _size_on_cpu(service: Service, inspection: Inspection) -> Sizing:
 
 
 def _size_as_told(
-    service: Service, inspection: Inspection, nodes: tuple[GpuNode, ...], memory_bytes: int
+    service: Service, models: Models, nodes: tuple[GpuNode, ...], memory_bytes: int
 ) -> Sizing:
     """The user's word on a GPU's memory counts, also where nodes will only come.
 
@@ -78,7 +86,7 @@ def _size_as_told(
     least_mib = memory_bytes * (100 - _SLACK_PERCENT) // 100 // MIB
     small, large = _part(nodes, lambda node: 0 < node.memory_mib < least_mib)
     most = max((node.num_gpus for node in large or nodes), default=MOST_GPUS)
-    answer = _size(service, inspection, service.vram.budget_bytes, memory_bytes, most)
+    answer = _size(service, models, service.vram.budget_bytes, memory_bytes, most)
     if isinstance(answer, Misfit):
         return _conclude(answer)
     chosen = [node for node in large if node.num_gpus >= answer.num_gpus]
@@ -86,14 +94,14 @@ def _size_as_told(
     return Sizing(fit=answer, pin=pin, nodes=_name_nodes(chosen, memory_bytes, pin))
 
 
-def _size_on_nodes(service: Service, inspection: Inspection, found: tuple[GpuNode, ...]) -> Sizing:
+def _size_on_nodes(service: Service, models: Models, found: tuple[GpuNode, ...]) -> Sizing:
     """Try each size of GPU: the longest requests count first, then the fewest and smallest GPUs."""
     nodes = [node for node in found if not node.exclusion]
     fits: list[tuple[int, int, int, Fit]] = []
     misfits: list[Misfit] = []
     for memory_mib in sorted({node.memory_mib for node in nodes} - {0}):
         most = max(node.num_gpus for node in nodes if node.memory_mib == memory_mib)
-        answer = _size(service, inspection, service.vram.budget_bytes, memory_mib * MIB, most)
+        answer = _size(service, models, service.vram.budget_bytes, memory_mib * MIB, most)
         if isinstance(answer, Fit):
             rank = (-answer.max_model_len, answer.num_gpus, memory_mib)
             fits.append((*rank, answer))
@@ -189,7 +197,7 @@ def _conclude(answer: Fit | Misfit) -> Sizing:
 
 def _size(
     service: Service,
-    inspection: Inspection,
+    models: Models,
     budget_bytes: int | None,
     gpu_memory_bytes: int | None = None,
     most_gpus: int = MOST_GPUS,
@@ -208,5 +216,7 @@ def _size(
         dtype=engine.dtype,
         quantization=service.model.quantization,
         kv_cache_dtype=engine.kv_cache_dtype,
+        num_speculative_tokens=engine.speculative.num_tokens if engine.speculative else None,
+        draft=models.draft,
     )
-    return size(inspection, demand)
+    return size(models.served, demand)

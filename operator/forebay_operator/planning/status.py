@@ -18,6 +18,7 @@ def build_status(outlook: Outlook, scaling: Manifest | None) -> Manifest:
     labels = selector_labels(situation.service)
     optional = {
         "model": outlook.knowledge.model,
+        "draft": outlook.knowledge.draft_model,
         "plan": _plan(outlook),
         "vram": _vram(outlook),
         "memory": outlook.memory.status,

@@ -129,8 +129,10 @@ class Generation:
             if isinstance(item, ApiError):
                 self._break(item)
             else:
-                self._record.observe(item)
-                self._tell(self._read(item))
+                piece = self._read(item)
+                # Of several tokens of a step, those after a stop string are none of the answer's.
+                self._record.observe(item, len(piece.tokens))
+                self._tell(piece)
         except Exception:
             logger.exception("Failed to read an answer")
             self._workshop.loop.abort(self._request.request_id)

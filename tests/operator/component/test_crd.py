@@ -29,7 +29,7 @@ engine:
   tensorParallelSize: 2
   pipelineParallelSize: 1
   gpuMemoryUtilization: "0.90"
-  speculative: {}
+  speculative: {method: draft_model, model: "pvc://models/draft", numTokens: 4}
   extraArgs: [--max-num-queued-reqs=64, --max-num-queued-tokens, "100000"]
 scaling:
   minReplicas: 1
@@ -139,7 +139,29 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "no GPUs": ("engine.tensorParallelSize", 0, "from 1 to 8"),
     "more GPUs than a node has": ("engine.tensorParallelSize", 16, "from 1 to 8"),
     "no stages": ("engine.pipelineParallelSize", 0, "from 1 to 8"),
-    "speculative decoding": ("engine.speculative.method", "ngram", "is not in this version"),
+    "an unknown method of proposing": ("engine.speculative.method", "eagle", "Unsupported value"),
+    "a draft model for n-grams": (
+        "engine.speculative",
+        {"method": "ngram", "model": "hf://a/b"},
+        "method ngram takes none",
+    ),
+    "no draft model": (
+        "engine.speculative",
+        {"method": "draft_model"},
+        "draft_model needs engine.speculative.model",
+    ),
+    "a number of proposed tokens alone": (
+        "engine.speculative",
+        {"numTokens": 4},
+        "says nothing without engine.speculative.method",
+    ),
+    "no proposed tokens": ("engine.speculative.numTokens", 0, "must be from 1 to 16"),
+    "too many proposed tokens": ("engine.speculative.numTokens", 17, "must be from 1 to 16"),
+    "a draft model of an unknown scheme": (
+        "engine.speculative.model",
+        "s3://bucket/model",
+        "must begin with hf://, oci:// or pvc://",
+    ),
     "a negative budget": ("vram.budget", "-1Gi", "vram.budget must be a positive quantity"),
     "a budget of zero": ("vram.budget", "0", "vram.budget must be a positive quantity"),
     "a budget beyond all machines": ("vram.budget", "2Ei", "at most 1Ei"),
@@ -176,6 +198,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         "may not set a flag that Forebay plans",
     ),
     "a planned flag with a value": ("engine.extraArgs", ["--dtype=float16"], "may not set a flag"),
+    "a planned flag of JSON": ("engine.extraArgs", ["--speculative-config={}"], "may not set"),
     "a planned flag cut short": ("engine.extraArgs", ["--tensor-par", "2"], "may not set a flag"),
     "a planned flag cut short with a value": (
         "engine.extraArgs",
@@ -245,13 +268,26 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
             "volumes": [{"name": "a", "emptyDir": {}}],
             "volumeMounts": [{"name": "a", "mountPath": "/model/x"}],
         },
-        "neither / nor /model",
+        "neither / nor /model nor /draft",
     ),
     "a volume without source": ("podTemplate.volumes", [{"name": "a"}], "exactly one of emptyDir"),
     "a volume of our name": (
         "podTemplate.volumes",
         [{"name": "model", "emptyDir": {}}],
         "may not be called model",
+    ),
+    "a volume of the draft model's name": (
+        "podTemplate.volumes",
+        [{"name": "draft", "emptyDir": {}}],
+        "may not be called model or draft",
+    ),
+    "a mount over the draft model": (
+        "podTemplate",
+        {
+            "volumes": [{"name": "a", "emptyDir": {}}],
+            "volumeMounts": [{"name": "a", "mountPath": "/draft"}],
+        },
+        "neither / nor /model nor /draft",
     ),
     "a host path": (
         "podTemplate.volumes",

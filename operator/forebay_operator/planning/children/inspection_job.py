@@ -1,6 +1,6 @@
 """The Job that reads a model's headers in the service's namespace."""
 
-from forebay_operator.kinds import INSPECTION_LABEL, MANAGED_LABEL
+from forebay_operator.kinds import INSPECTED_LABEL, INSPECTION_LABEL, MANAGED_LABEL
 from forebay_operator.observed import Settings
 from forebay_operator.planning.children.hub_trust import build_hub_trust
 from forebay_operator.planning.children.metadata import build_metadata, fingerprint
@@ -30,6 +30,8 @@ _TMP = "forebay-tmp"
 def build_inspection_job(service: Service, settings: Settings) -> Manifest:
     """The Job for one model; its name changes with whatever may change what it finds."""
     labels = {INSPECTION_LABEL: service.name}
+    if service.model.role != "model":
+        labels[INSPECTED_LABEL] = service.model.role
     template = {
         "metadata": {"labels": MANAGED_LABEL | labels},
         "spec": _build_pod(service, settings),

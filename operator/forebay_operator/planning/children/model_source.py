@@ -7,22 +7,24 @@ from forebay_operator.planning.children.hub_trust import build_trust_env
 from forebay_operator.planning.situation import Manifest
 from forebay_operator.service import Model
 
-MODEL_PATH = "/model"
-VOLUME = "model"
 TOKEN_KEY = "token"
-_MODEL_PATHS = re.compile(rf"(?<![\w.-]){MODEL_PATH}\b")
+
+
+def mount_path(model: Model) -> str:
+    """Where a model that is a volume lies in a pod; the volume is called by the model's role."""
+    return f"/{model.role}"
 
 
 def build_model_volumes(model: Model) -> tuple[list[Manifest], list[Manifest]]:
     """The volume that holds the model and its mount; both empty for a model on a hub."""
     if model.scheme == "hf":
         return [], []
-    mount: Manifest = {"name": VOLUME, "mountPath": MODEL_PATH, "readOnly": True}
+    mount: Manifest = {"name": model.role, "mountPath": mount_path(model), "readOnly": True}
     if model.scheme == "oci":
-        return [{"name": VOLUME, "image": {"reference": model.location}}], [mount]
+        return [{"name": model.role, "image": {"reference": model.location}}], [mount]
     # The whole claim, not a subPath of it: the kubelet would create a folder that is missing.
     claim = {"claimName": model.claim, "readOnly": True}
-    return [{"name": VOLUME, "persistentVolumeClaim": claim}], [mount]
+    return [{"name": model.role, "persistentVolumeClaim": claim}], [mount]
 
 
 def model_argument(model: Model, revision: str = "") -> str:
@@ -32,7 +34,7 @@ def model_argument(model: Model, revision: str = "") -> str:
         wanted = revision or asked
         return f"hf://{repository}@{wanted}" if wanted else model.uri
     path = model.claim_path if model.scheme == "pvc" else ""
-    return f"{MODEL_PATH}/{path}" if path else MODEL_PATH
+    return f"{mount_path(model)}/{path}" if path else mount_path(model)
 
 
 def name_as_written(text: str, model: Model) -> str:
@@ -40,7 +42,7 @@ def name_as_written(text: str, model: Model) -> str:
     if model.scheme == "hf":
         return text
     root = f"pvc://{model.claim}" if model.scheme == "pvc" else model.uri
-    return _MODEL_PATHS.sub(root, text)
+    return re.sub(rf"(?<![\w.-]){mount_path(model)}\b", lambda _: root, text)
 
 
 def build_hub_env(model: Model, settings: Settings) -> list[Manifest]:

@@ -51,12 +51,14 @@ def _build_volumes(
     service: Service, inputs: TemplateInputs
 ) -> tuple[list[Manifest], list[Manifest]]:
     """Ours first; a mount of the user's at the same path takes the place of ours."""
-    volumes, mounts = build_model_volumes(service.model)
-    hub_volumes, hub_mounts = build_hub_trust(service.model, inputs.settings)
-    volumes += hub_volumes
-    mounts += hub_mounts
+    volumes: list[Manifest] = []
+    mounts: list[Manifest] = []
+    for model in service.models:
+        add_new(build_model_volumes(model), (volumes, mounts))
+    for model in service.models:
+        add_new(build_hub_trust(model, inputs.settings), (volumes, mounts))
     folders: dict[str, tuple[str, Manifest]] = {SCRATCH_PATH: ("forebay-tmp", {})}
-    if service.model.scheme == "hf" or inputs.fit.device == "GPU":
+    if any(model.scheme == "hf" for model in service.models) or inputs.fit.device == "GPU":
         folders[CACHE_PATH] = ("forebay-cache", {})
     if inputs.fit.num_gpus > 1:
         # The ranks exchange tensors through shared memory, of which a container has 64 MiB.
@@ -69,6 +71,12 @@ def _build_volumes(
     volumes += [dict(volume) for volume in service.pod_template.volumes]
     mounts += [dict(mount) for mount in service.pod_template.volume_mounts]
     return volumes, mounts
+
+
+def add_new(found: tuple[list[Manifest], ...], known: tuple[list[Manifest], ...]) -> None:
+    """Add volumes and mounts that are not there yet: two models may share the hub's."""
+    for more, there in zip(found, known, strict=True):
+        there += [one for one in more if one not in there]
 
 
 def _build_named(wanted: PodTemplate) -> Manifest:

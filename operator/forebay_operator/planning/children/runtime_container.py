@@ -1,5 +1,6 @@
 """The container that serves: its command line, resources, probes and environment."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ CACHE_PATH = "/cache"
 COMPILED_PATH = f"{CACHE_PATH}/compiled"
 SCRATCH_PATH = "/tmp"
 CPU_REQUEST = "100m"
+NGRAM_SIZES = {"prompt_lookup_min": 2, "prompt_lookup_max": 5}
+"""Two tokens in a row that came before are worth a try, as the runtime tells soon which are not."""
 _DEVICES = {"GPU": "cuda", "CPU": "cpu"}
 
 
@@ -29,6 +32,8 @@ class TemplateInputs:
     fit: Fit
     image: str
     model_revision: str
+    draft_revision: str
+    """Empty where there is no draft model."""
     pin: tuple[Term, ...]
     """Node selector terms of which one must hold."""
     settings: Settings
@@ -41,7 +46,7 @@ def build_runtime_container(service: Service, inputs: TemplateInputs) -> Manifes
         "image": inputs.image,
         "imagePullPolicy": inputs.settings.image_pull_policy,
         "command": ["forebay"],
-        "args": _build_arguments(service, inputs.fit, inputs.model_revision),
+        "args": _build_arguments(service, inputs),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "env": _build_env(service, inputs),
         "resources": _build_resources(service, inputs.fit),
@@ -51,8 +56,9 @@ def build_runtime_container(service: Service, inputs: TemplateInputs) -> Manifes
     }
 
 
-def _build_arguments(service: Service, fit: Fit, model_revision: str) -> list[str]:
+def _build_arguments(service: Service, inputs: TemplateInputs) -> list[str]:
     """Every planned flag with its number, so that the runtime decides nothing anew."""
+    fit = inputs.fit
     stages = fit.pipeline_parallel_size
     planned: dict[str, object] = {
         "host": "0.0.0.0",
@@ -70,12 +76,26 @@ def _build_arguments(service: Service, fit: Fit, model_revision: str) -> list[st
         "pipeline-parallel-size": stages if stages > 1 else None,
         "quantization": fit.quantization,
         "kv-cache-dtype": fit.kv_cache_dtype,
+        "speculative-config": _build_speculation(service, inputs.draft_revision),
         "shutdown-timeout": service.drain.timeout_seconds,
         "lame-duck-seconds": service.drain.lame_duck_seconds,
     }
     flags = [f"--{name}={value}" for name, value in planned.items() if value is not None]
-    model = model_argument(service.model, model_revision)
+    model = model_argument(service.model, inputs.model_revision)
     return ["serve", model, *flags, *service.engine.extra_args]
+
+
+def _build_speculation(service: Service, draft_revision: str) -> str | None:
+    """The runtime's JSON; None where nothing is asked for."""
+    asked = service.engine.speculative
+    if asked is None:
+        return None
+    fields: Manifest = {"method": asked.method, "num_speculative_tokens": asked.num_tokens}
+    if asked.draft is None:
+        fields |= NGRAM_SIZES
+    else:
+        fields["model"] = model_argument(asked.draft, draft_revision)
+    return json.dumps(fields, sort_keys=True)
 
 
 def _build_resources(service: Service, fit: Fit) -> Manifest:
@@ -118,13 +138,13 @@ def _build_env(service: Service, inputs: TemplateInputs) -> list[Object]:
     """The user's variables win over ours, but never over the hub and its token."""
     # The root file system is read-only, and the user id need not be one that the image knows.
     ours = {"HOME": SCRATCH_PATH, "TMPDIR": SCRATCH_PATH}
-    if service.model.scheme == "hf":
+    if any(model.scheme == "hf" for model in service.models):
         ours["HF_HOME"] = CACHE_PATH
     if inputs.fit.device == "GPU":
         ours["FOREBAY_CACHE_DIR"] = COMPILED_PATH
     named: list[Object] = [{"name": name, "value": value} for name, value in ours.items()]
-    hub = build_hub_env(service.model, inputs.settings)
-    return _merge_by_name(named, service.pod_template.env, hub)
+    hubs = [build_hub_env(model, inputs.settings) for model in service.models]
+    return _merge_by_name(named, service.pod_template.env, *hubs)
 
 
 def _merge_by_name(*groups: Iterable[Object]) -> list[Object]:

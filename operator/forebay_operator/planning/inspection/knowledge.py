@@ -44,6 +44,10 @@ class ModelKnowledge:
     look_again_seconds: float | None = None
     tag_warning: str = ""
     """Where the model is an image that is named by a tag."""
+    draft: Inspection | None = None
+    """The draft model's, where one is asked for; nothing is known before both are."""
+    draft_model: Manifest | None = None
+    """`status.draft`."""
 
 
 def plan_inspection(situation: Situation) -> ModelKnowledge:

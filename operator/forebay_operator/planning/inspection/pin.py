@@ -8,10 +8,11 @@ import re
 
 from forebay_operator.observed import Object
 from forebay_operator.planning.children.inspection_job import CONTAINER
-from forebay_operator.planning.children.model_source import VOLUME, model_argument
+from forebay_operator.planning.children.model_source import model_argument
 from forebay_operator.planning.pods import container_status
 from forebay_operator.service import Model
 
+_FIELDS = {"model": "spec.model.uri", "draft": "spec.engine.speculative.model"}
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -24,7 +25,7 @@ def find_pinned_uri(model: Model, revision: str, pod: Object | None) -> str:
         return model_argument(model, revision)
     if model.scheme != "oci":
         return ""
-    if digest := _DIGEST.search(model.location) or _mounted_digest(pod):
+    if digest := _DIGEST.search(model.location) or _mounted_digest(pod, model):
         return f"oci://{repository_of(model.location)}@{digest[0]}"
     return ""
 
@@ -37,15 +38,15 @@ def warn_of_tag(model: Model, pinned_uri: str) -> str:
     example = pinned_uri or f"oci://{repository_of(model.location)}@sha256:…"
     return (
         f"The tag {tag} may mean another image tomorrow, which pods would load although this one "
-        f"was sized; set spec.model.uri to {example} to keep it."
+        f"was sized; set {_FIELDS[model.role]} to {example} to keep it."
     )
 
 
-def _mounted_digest(pod: Object | None) -> re.Match[str] | None:
+def _mounted_digest(pod: Object | None, model: Model) -> re.Match[str] | None:
     mounts = (container_status(pod, CONTAINER) if pod else {}).get("volumeMounts") or ()
     for mount in mounts:
         image = (mount.get("volumeStatus") or {}).get("image") or {}
-        if mount.get("name") == VOLUME:
+        if mount.get("name") == model.role:
             return _DIGEST.search(image.get("imageRef", ""))
     return None
 

@@ -127,6 +127,7 @@ def build_revision(
         fit=sizing.fit,
         image=image,
         model_revision=knowledge.inspection.revision,
+        draft_revision=knowledge.draft.revision if knowledge.draft is not None else "",
         pin=sizing.pin,
         settings=situation.observed.settings,
     )
@@ -134,6 +135,7 @@ def build_revision(
         "inputs": rendered_fields(situation.service),
         "image": image,
         "modelRevision": inputs.model_revision,
+        **({"draftRevision": inputs.draft_revision} if inputs.draft_revision else {}),
         "plan": sizing.fit.to_plan() | (sizing.nodes or {}),
         "template": build_pod_template(situation.service, inputs),
     }

@@ -257,6 +257,9 @@ class MemoryBytes(TypedDict):
     kvCache: int
     activation: int
     overhead: int
+    draftWeights: NotRequired[int]
+    draftKvCache: NotRequired[int]
+    """Of a draft model, where there is one."""
 
 
 class LoadNumbers(TypedDict):

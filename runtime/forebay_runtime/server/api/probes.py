@@ -15,6 +15,8 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TERMS = {
     "weights": "weights",
     "kv_cache": "kvCache",
+    "draft_weights": "draftWeights",
+    "draft_kv_cache": "draftKvCache",
     "activation": "activation",
     "overhead": "overhead",
 }

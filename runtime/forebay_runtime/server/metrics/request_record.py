@@ -48,16 +48,16 @@ class RequestRecord:
         """Seconds since it arrived."""
         return time.monotonic() - self._arrived_at
 
-    def observe(self, output: Output) -> None:
-        """Count what a step gave it."""
+    def observe(self, output: Output, num_tokens: int) -> None:
+        """Count what a step gave it; num_tokens of its tokens are the answer's."""
         if output.scheduled_at is not None and self._scheduled_at is None:
             self._scheduled_at = output.scheduled_at
         if output.num_cached_tokens is not None:
             self._num_cached_tokens = output.num_cached_tokens
         if output.token_ids or output.finish_reason in ("stop", "length"):
             self._count_prompt()
-        if output.token_ids:
-            self._count_tokens(len(output.token_ids))
+        if num_tokens:
+            self._count_tokens(num_tokens)
 
     def close(self, reason: str) -> None:
         """Count its end; reason is one of FINISH_REASONS, or "timeout", which is an abort too."""
