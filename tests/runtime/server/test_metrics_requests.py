@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forebay_runtime.request import Load, Output, Request, SamplingParams
+from forebay_runtime.request import Load, Output, Request, SamplingParams, Speculated
 from forebay_runtime.server.metrics.engine_figures import Gauges
 from forebay_runtime.server.metrics.families import build_token_buckets
 from forebay_runtime.server.metrics.request_record import RequestRecord
@@ -326,3 +327,26 @@ def test_no_request_is_counted_before_the_model_is_warm() -> None:
     metrics = ServerMetrics("m", Gauges(lambda: LOAD, lambda: None))
     with pytest.raises(RuntimeError, match="warm"):
         metrics.open_requests([build_request()], 1)
+
+
+def test_what_was_proposed_and_kept_is_counted_by_vllms_names() -> None:
+    load = replace(LOAD, speculated=Speculated(5, 20, (4, 3, 0, 1)))
+    metrics = ServerMetrics("m", Gauges(lambda: load, lambda: None))
+    name = "vllm:spec_decode_num"
+    assert counted(
+        metrics,
+        f"{name}_drafts_total",
+        f"{name}_draft_tokens_total",
+        f"{name}_accepted_tokens_total",
+    ) == [5, 20, 8]
+    places = [f"{name}_accepted_tokens_per_pos_total|{place}" for place in range(4)]
+    assert counted(metrics, *places) == [4, 3, 0, 1]
+
+
+def test_tokens_of_a_step_that_are_none_of_the_answers_are_not_counted(
+    metrics: ServerMetrics,
+) -> None:
+    record = open_one(metrics)
+    record.observe(Output("id", (1, 2, 3, 4)), 2)
+    assert counted(metrics, "vllm:generation_tokens_total") == [2]
+    assert record.num_tokens == 2

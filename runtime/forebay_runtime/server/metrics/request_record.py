@@ -48,14 +48,16 @@ class RequestRecord:
         """Seconds since it arrived."""
         return time.monotonic() - self._arrived_at
 
-    def observe(self, output: Output, num_tokens: int) -> None:
-        """Count what a step gave it; num_tokens of its tokens are the answer's."""
+    def observe(self, output: Output, num_tokens: int | None = None) -> None:
+        """Count what a step gave it; num_tokens: of its tokens, the answer's; all by default."""
         if output.scheduled_at is not None and self._scheduled_at is None:
             self._scheduled_at = output.scheduled_at
         if output.num_cached_tokens is not None:
             self._num_cached_tokens = output.num_cached_tokens
         if output.token_ids or output.finish_reason in ("stop", "length"):
             self._count_prompt()
+        if num_tokens is None:
+            num_tokens = len(output.token_ids)
         if num_tokens:
             self._count_tokens(num_tokens)
 
