@@ -69,10 +69,13 @@ def main() -> int:
     if options.earlier is not None:
         print("\n".join(["", "## Beside an earlier run", ""]))
         print("\n".join(compare(report, json.loads(options.earlier.read_text()))))
-    all_met = all(
-        verdict["is_met"] for group in report["groups"].values() for verdict in group["verdicts"]
-    )
-    return 1 if options.check and not all_met else 0
+    return 1 if options.check and not is_met(report) else 0
+
+
+def is_met(report: dict[str, Any]) -> bool:
+    """Is every bar met, and one at least judged in each group?"""
+    verdicts = [group["verdicts"] for group in report["groups"].values()]
+    return all(found and all(one["is_met"] for one in found) for found in verdicts)
 
 
 def parse_arguments(given: Sequence[str]) -> argparse.Namespace:

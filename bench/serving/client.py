@@ -88,15 +88,16 @@ def build_request(prompt: str, num_tokens: int, model: str) -> bytes:
 async def load(port: int, case: Case, seed: str, model: str = "measured") -> dict[str, Any]:
     """Warm up by one request, then send all the others, so many at a time as the case says.
 
-    Raises: AnswerError if already the first is not answered.
+    What goes wrong is told, the first request's failure too.
     """
     first, *rest = (
         build_request(prompt, case.output_tokens, model) for prompt in build_prompts(case, seed)
     )
-    read_answer(*await ask(port, first))
     heard: list[Heard] = []
     errors: list[str] = []
-    waiting = iter(rest)
+    await _send_all(port, iter([first]), heard, errors)
+    _read(heard, errors)
+    heard, waiting = [], iter(rest)
     start, cpu_start = time.perf_counter(), time.process_time()
     try:
         async with asyncio.timeout(_MOST_SECONDS):

