@@ -190,7 +190,8 @@ def section_of(group: Group, measured: Measured, verdicts: Sequence[bars.Verdict
     for recipe in group.recipes:
         # Where things lie on this machine is nobody's business.
         shown = replace(recipe, environment=shortened(recipe.environment.items())).shown
-        lines.append(f"- {recipe.name}: `{shown.replace(str(Path.home()), '~')}`")
+        shown = shown.replace(sys.executable, "python").replace(str(Path.home()), "~")
+        lines.append(f"- {recipe.name}: `{shown}`")
     return lines
 
 

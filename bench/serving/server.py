@@ -15,7 +15,7 @@ from pathlib import Path
 
 from serving.process_tree import is_running, signal_tree, tree_of
 
-_READY_SECONDS = 600.0
+_READY_SECONDS = 1_200.0
 _END_SECONDS = 20.0
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
