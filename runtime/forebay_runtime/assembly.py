@@ -58,6 +58,7 @@ from forebay_runtime.start.rank_assembly import (
     set_threads,
 )
 from forebay_runtime.start.refusals import check_topology
+from forebay_runtime.start.threads import usable_cpus
 from forebay_runtime.warming import Warming
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,11 @@ def build_engine(
         choose_rules(config, model.window),
         speculation=build_speculation(config, limits, placement, drafting),
     )
-    sampler = Sampler(end_tokens, is_batch_invariant=config.batch_invariant)
+    sampler = Sampler(
+        end_tokens,
+        is_batch_invariant=config.batch_invariant,
+        num_threads=usable_cpus() // topology.num_ranks,
+    )
     planned = plan_terms(
         described.inspection, topology, placement, limits, num_blocks * shape.num_bytes
     )

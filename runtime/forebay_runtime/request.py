@@ -189,6 +189,27 @@ class Request:
         return len(self.prompt_token_ids) + self.sampling.max_tokens
 
     @cached_property
+    def edits_scores(self) -> bool:
+        """Do its wishes change scores before a token is picked?"""
+        sampling = self.sampling
+        return (
+            self.constraint is not None
+            or sampling.allowed_token_ids is not None
+            or bool(sampling.bad_words or sampling.logit_bias or sampling.min_tokens)
+            or self.is_penalised
+        )
+
+    @cached_property
+    def is_penalised(self) -> bool:
+        """Do tokens that came make themselves less likely?"""
+        sampling = self.sampling
+        return (
+            sampling.repetition_penalty != 1
+            or sampling.presence_penalty != 0
+            or sampling.frequency_penalty != 0
+        )
+
+    @cached_property
     def needs_known_tokens(self) -> bool:
         """Do its next token's scores hang on tokens that the host must have seen?
 
@@ -198,9 +219,7 @@ class Request:
         return (
             self.constraint is not None
             or any(len(word) > 1 for word in sampling.bad_words)
-            or sampling.repetition_penalty != 1
-            or sampling.presence_penalty != 0
-            or sampling.frequency_penalty != 0
+            or self.is_penalised
         )
 
     @property

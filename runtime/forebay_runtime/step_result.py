@@ -32,9 +32,10 @@ class PromptStates:
 class StepResult:
     """What the model made of one batch.
 
-    logits: [R, V] float32, R requests in the order of batch.sampled. prompts: None where no request
-    asked. find_broken: the ids of requests for which the model computed something that is no finite
-    number; it waits for the step, so it is asked once the step's tokens were.
+    logits: [R, V] float32, a tensor or a CPU's ScoreRows, in the order of batch.sampled. prompts:
+    None where no request asked. find_broken: the ids of requests for which the model computed
+    something that is no finite number; it waits for the step, so it is asked once the step's tokens
+    were.
     """
 
     logits: Any

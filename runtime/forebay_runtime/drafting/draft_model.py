@@ -113,7 +113,7 @@ class DraftModel:
             return
         requests = [draft.request for draft in going]
         assumed = [tuple(draft.guessed) for draft in going]
-        token_ids = self.sampler.choose(logits, requests, assumed)[0].tolist()
+        token_ids = self.sampler.choose(logits, requests, assumed)
         for draft, token_id in zip(going, token_ids, strict=True):
             draft.guessed.append(token_id)
 

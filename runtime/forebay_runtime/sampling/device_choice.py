@@ -17,6 +17,7 @@ from forebay_kernels.gpu.sampling.draw import Wishes, draw
 from forebay_kernels.gpu.sampling.score_edits import EditedRows, edit_scores
 from forebay_runtime.request import Request
 from forebay_runtime.sampling.device_edits import Bits, DeviceEdits
+from forebay_runtime.sampling.scores import Ranking, rank_tokens
 from forebay_runtime.sampling.token_counts import DeviceTokenCounts
 from forebay_runtime.sampling.transfer import send
 
@@ -35,6 +36,7 @@ class DeviceChoice:
         self._counts = DeviceTokenCounts(vocab_size, device)
         self._most_rows = 1
 
+    @torch.inference_mode()
     def choose(
         self, logits: Tensor, requests: Sequence[Request], assumed: Sequence[tuple[int, ...]] = ()
     ) -> Tensor:
@@ -61,6 +63,10 @@ class DeviceChoice:
             chosen = [(requests[row], assumed[row], edits[row]) for row in edited_rows]
             edited = self._edit(logits, edited_rows, chosen, count_rows[edited_rows])
         return draw(logits, edited, wishes, self._counts.counts)
+
+    def rank(self, logits: Tensor, token_ids: Tensor, num_top: int) -> Ranking:
+        """Each row's token ranked."""
+        return rank_tokens(logits, token_ids, num_top)
 
     def _edits_of(self, request: Request) -> DeviceEdits:
         edits = self._edits.get(request)

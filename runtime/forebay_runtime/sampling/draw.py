@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebay_kernels.cpu.score_rows import Scores, to_tensor
 from forebay_runtime.request import SamplingParams
+from forebay_runtime.sampling.scores import Ranking, rank_tokens
 
 
 class Row(Protocol):
@@ -38,6 +40,41 @@ exact as one race of all, with few numbers to draw."""
 _MOST_CANDIDATES = 1024
 """Tokens that are put in order at first: a nucleus is seldom larger, and to sort a whole vocabulary
 takes ten times as long."""
+
+
+_MOST_ROWS = 8
+"""Rows of which a CPU draws at once: of more, what is computed on the way leaves its caches, and
+64 rows took four times as long."""
+
+
+class TorchDrawing:
+    """What is done with whole rows of scores, by torch's operators."""
+
+    def __init__(self, most_rows: int = _MOST_ROWS) -> None:
+        """most_rows: that one call may take."""
+        self._most_rows = min(most_rows, _MOST_ROWS)
+
+    @torch.inference_mode()
+    def find_best(self, logits: Scores) -> tuple[list[int], list[float]]:
+        """Each row's best token and its score, NaN where any is. Shapes: logits [R, V] float32."""
+        logits = to_tensor(logits)
+        best, token_ids = logits.max(-1)
+        return token_ids.tolist(), best.tolist()
+
+    @torch.inference_mode()
+    def draw(self, logits: Scores, rows: Sequence[int], owners: Sequence[Row]) -> list[int]:
+        """A token by chance of each of some rows, whose best scores are finite."""
+        logits = to_tensor(logits)
+        token_ids: list[int] = []
+        for start in range(0, len(rows), self._most_rows):
+            few = slice(start, start + self._most_rows)
+            token_ids += draw_tokens(logits[list(rows[few])], owners[few])
+        return token_ids
+
+    @torch.inference_mode()
+    def rank(self, logits: Tensor, token_ids: Tensor, num_top: int) -> Ranking:
+        """Each row's token ranked."""
+        return rank_tokens(logits, token_ids, num_top)
 
 
 def draw_tokens(logits: Tensor, requests: Sequence[Row]) -> list[int]:

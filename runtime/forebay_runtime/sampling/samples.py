@@ -9,6 +9,7 @@ from torch import Tensor
 
 from forebay_kernels.outcome import BROKEN, NOTHING_LEFT
 from forebay_runtime.sampling.edits import explain_nothing_left
+from forebay_runtime.sampling.picked import Picked, to_drawn_tensor
 from forebay_runtime.sampling.scores import Ranking, read_ranking
 from forebay_runtime.sampling.transfer import HostCopies
 from forebay_runtime.scheduling.batch import Batch
@@ -34,23 +35,32 @@ class Samples:
     def __init__(
         self,
         batch: Batch,
-        drawn: Tensor,
+        drawn: Tensor | Picked,
         rankings: Mapping[str, Ranking],
         prompts: PromptReadings,
         result: StepResult,
     ) -> None:
-        """drawn: [2, R] int64, tokens and outcomes; rankings: by request id."""
-        self.token_ids = drawn[0]
+        """drawn: [2, R] int64, tokens and outcomes, where the host does not know them yet.
+
+        rankings: by request id.
+        """
+        self._drawn = drawn
         self._batch = batch
         self._rankings = rankings
         self._prompts = prompts
         self._find_broken = result.find_broken
-        self._copies = HostCopies([drawn, *self._tensors()])
+        self._copies = HostCopies(list(self._tensors()))
+
+    @property
+    def token_ids(self) -> Tensor:
+        """[R] int64 on the device."""
+        return to_drawn_tensor(self._drawn)[0]
 
     def wait(self) -> Sampled:
         """What the step gave its requests."""
         copies = iter(self._copies.wait())
-        token_ids, outcomes = next(copies).tolist()
+        drawn = self._drawn
+        token_ids, outcomes = drawn if isinstance(drawn, Picked) else next(copies).tolist()
         errors = self._errors(token_ids, outcomes)
         logprobs = {name: read_ranking(_take(copies))[0] for name in self._rankings}
         prompt_logprobs = {
@@ -58,8 +68,8 @@ class Samples:
             for name, rankings in self._prompts.rankings.items()
         }
         embeddings = {name: tuple(next(copies).tolist()) for name in self._prompts.embeddings}
-        for found in (logprobs, prompt_logprobs, embeddings):
-            for name in errors:
+        for name in errors:
+            for found in (logprobs, prompt_logprobs, embeddings):
                 found.pop(name, None)
         return Sampled(tuple(token_ids), logprobs, prompt_logprobs, embeddings, errors)
 
@@ -68,7 +78,9 @@ class Samples:
         return self._copies.is_over()
 
     def _errors(self, token_ids: Sequence[int], outcomes: Sequence[int]) -> dict[str, str]:
-        errors: dict[str, str] = {}
+        errors: dict[str, str] = dict.fromkeys(self._find_broken(), _NOT_FINITE)
+        if not any(outcomes):  # all were drawn
+            return errors
         is_reached = self._batch.reached_rows(token_ids)
         rows = zip(self._batch.sampled, outcomes, is_reached, strict=True)
         for request, outcome, is_real in rows:
@@ -77,11 +89,13 @@ class Samples:
             if outcome == BROKEN:
                 errors[request.request_id] = _NOT_FINITE
             elif outcome == NOTHING_LEFT:
-                errors[request.request_id] = explain_nothing_left(request)
-        return errors | dict.fromkeys(self._find_broken(), _NOT_FINITE)
+                errors.setdefault(request.request_id, explain_nothing_left(request))
+        return errors
 
     def _tensors(self) -> Iterator[Tensor]:
-        """All that is to be copied but drawn, in the order in which it is read."""
+        """All that is to be copied, in the order in which it is read."""
+        if not isinstance(self._drawn, Picked):
+            yield self._drawn
         for ranking in self._rankings.values():
             yield from ranking
         for rankings in self._prompts.rankings.values():

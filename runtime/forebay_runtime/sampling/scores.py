@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +66,11 @@ def _ordered(own: Score, best: Iterable[Score]) -> tuple[Score, ...]:
     return tuple(sorted(top, key=lambda score: (-score[1], score != own, score[0])))
 
 
-def rank_prompt(chunk: Chunk, states: PromptStates, most_rows: int) -> list[Ranking]:
+Rank = Callable[[Tensor, Tensor, int], Ranking]
+"""What rank_tokens does."""
+
+
+def rank_prompt(chunk: Chunk, states: PromptStates, rank: Rank, most_rows: int) -> list[Ranking]:
     """The prompt's tokens after each of a chunk's, a few rows of logits at a time."""
     request, hidden = chunk.request, states.hidden[chunk.request.request_id]
     following = request.prompt_token_ids[chunk.start + 1 : chunk.start + 1 + len(hidden)]
@@ -80,5 +84,5 @@ def rank_prompt(chunk: Chunk, states: PromptStates, most_rows: int) -> list[Rank
         logits = states.score(hidden[start : start + states.score_rows])
         for row in range(0, len(some), most_rows):
             rows = slice(row, row + most_rows)
-            rankings.append(rank_tokens(logits[rows], some[rows], num_top))
+            rankings.append(rank(logits[rows], some[rows], num_top))
     return rankings

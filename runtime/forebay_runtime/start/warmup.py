@@ -13,6 +13,7 @@ from time import perf_counter as read_clock
 import torch
 from torch import Tensor
 
+from forebay_kernels.cpu.score_rows import to_tensor
 from forebay_runtime.config import StartError
 from forebay_runtime.models.row_padding import padded_sizes
 from forebay_runtime.request import Request, SamplingParams
@@ -68,7 +69,7 @@ def run_shapes(runner: ModelRunner, sampler: Sampler) -> None:
     for num_seqs in {1, limits.max_num_seqs}:
         batch = _decode_batch(num_seqs, _longest(runner, num_seqs))
         result = runner.run(batch)
-        _check_finite(result.logits)
+        _check_finite(to_tensor(result.logits))
         sampler.sample(result, batch)
 
 

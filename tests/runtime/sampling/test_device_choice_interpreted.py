@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from forebay_runtime.request import Request, SamplingParams
+from forebay_runtime.sampling.draw import TorchDrawing
 from forebay_runtime.sampling.portable_choice import PortableChoice
 
 pytestmark = pytest.mark.interpreted
@@ -61,7 +62,7 @@ def build_requests() -> list[Request]:
 def test_step_by_step_both_choose_the_same_whoever_shares_the_batch() -> None:
     from forebay_runtime.sampling.device_choice import DeviceChoice
 
-    ours, theirs = DeviceChoice(END, V, CPU), PortableChoice(END, 8)
+    ours, theirs = DeviceChoice(END, V, CPU), PortableChoice(END, TorchDrawing())
     requests, twins = build_requests(), build_requests()
     generator, chance = torch.Generator().manual_seed(0), random.Random(0)
     for _ in range(6):
@@ -70,7 +71,7 @@ def test_step_by_step_both_choose_the_same_whoever_shares_the_batch() -> None:
         logits = torch.randn(len(here), V, generator=generator) * 2
         logits[:, :6] += 3
         drawn = ours.choose(logits, [requests[index] for index in here]).tolist()
-        expected = theirs.choose(logits, [twins[index] for index in here]).tolist()
+        expected = list(theirs.choose(logits, [twins[index] for index in here]))
         assert drawn == expected
         for index, token_id in zip(here, drawn[0], strict=True):
             requests[index].output_token_ids.append(token_id)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.sampling.draw import draw_tokens
+from forebay_runtime.sampling.draw import TorchDrawing, draw_tokens
 from forebay_runtime.sampling.portable_choice import Ahead, PortableChoice
 from forebay_runtime.speculative.acceptance import accept
 
@@ -49,13 +49,13 @@ PROPOSERS = {"nothing": lambda request, number: (), "a fixed guess": fixed, "a d
 def answer(seed: int, propose: Any, sampling: dict[str, Any], keep: Accept) -> tuple[int, ...]:
     """Three tokens, by steps that try what is proposed."""
     request = Request("", [0], SamplingParams(NUM_TOKENS, seed=seed, **sampling))
-    choice = PortableChoice(frozenset(), 8)
+    choice = PortableChoice(frozenset(), TorchDrawing())
     output = request.output_token_ids
     while len(output) < NUM_TOKENS:
         proposed = propose(request, NUM_TOKENS - len(output) - 1)
         assumed = [proposed[:number] for number in range(1 + len(proposed))]
         rows = torch.stack([logits_after(_TARGET, [*output, *own]) for own in assumed])
-        drawn = choice.choose(rows, [request] * len(assumed), assumed)[0].tolist()
+        drawn = choice.choose(rows, [request] * len(assumed), assumed).token_ids
         output += keep(proposed, drawn)
     return tuple(output)
 
