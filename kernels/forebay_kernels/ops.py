@@ -4,6 +4,8 @@ What has a kernel of its own for some devices is chosen by the tensors at hand; 
 Where a program is recorded, operations are its instructions.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
@@ -51,6 +53,12 @@ def adds_in_norm(x: Tensor) -> bool:
 
 AttentionPlan = PortableAttentionPlan | DeviceAttentionPlan
 """What plan_attention gives: its slots are as in Ragged; all else is paged_attention's."""
+
+
+@recordable
+def multiply_row(x: Tensor, products: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+    """Products of the same inputs, their outputs side by side. Shapes: x [T, I]; out [T, N]."""
+    return torch.cat([product(x) for product in products], -1)
 
 
 def plan_attention(ragged: Ragged, block_size: int, dtype: torch.dtype) -> AttentionPlan:
@@ -101,6 +109,7 @@ __all__ = [
     "group_by_expert",
     "group_experts",
     "join_heads",
+    "multiply_row",
     "new_kv_layers",
     "paged_attention",
     "plan_attention",

@@ -31,7 +31,8 @@ class Warmth:
     """What warm-up found out: the seconds of the slowest step that can come, and the memory.
 
     most_step_seconds: how long serving's steps may be; None for as long as the limits make them.
-    device: cuda or cpu, where all of it ran. startup_seconds: the whole start by phase.
+    device: cuda or cpu, where all of it ran. kernels: what computes there.
+    startup_seconds: the whole start by phase.
     overhead_parts: what overhead is made of, on a GPU.
     """
 
@@ -39,6 +40,7 @@ class Warmth:
     vram_terms: tuple[VramTerm, ...] = ()
     most_step_seconds: float | None = None
     device: str = ""
+    kernels: str = ""
     startup_seconds: Mapping[str, float] = field(default_factory=dict)
     overhead_parts: tuple[VramTerm, ...] = ()
 
@@ -107,6 +109,10 @@ class EngineLike(Protocol):
     @property
     def device(self) -> str:
         """What it computes on, cuda or cpu, once warm."""
+
+    @property
+    def kernels(self) -> str:
+        """What computes steps, once warm: triton, torch, or a CPU's set of instructions."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +222,11 @@ class Engine:
     def device(self) -> str:
         """What it computes on, cuda or cpu, once warm."""
         return self._warmth.device
+
+    @property
+    def kernels(self) -> str:
+        """What computes steps, once warm: triton, torch, or a CPU's set of instructions."""
+        return self._warmth.kernels
 
     @property
     def overhead_parts(self) -> tuple[VramTerm, ...]:

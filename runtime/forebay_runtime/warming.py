@@ -76,6 +76,7 @@ class Warming:
             compare_terms(self.planned, measured),
             most_step_seconds,
             device,
+            self.runner.kernels,
             {str(phase): seconds for phase, seconds in start.seconds.items()},
         )
         if device == "cpu":

@@ -57,6 +57,7 @@ class FakeEngine:
     embedding_size: int = 3
     max_num_seqs: int = 4
     device: str = "cpu"
+    kernels: str = "none"
     step_seconds: float = 0.0
     load_seconds: float = 0.0
     warm_up_error: str = ""

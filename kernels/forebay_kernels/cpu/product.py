@@ -9,6 +9,7 @@ from torch import Tensor
 
 from forebay_kernels.cpu.native_structs import FORMS, NativeCall
 from forebay_kernels.cpu.packed_matrix import PackedMatrix
+from forebay_kernels.cpu.recorded import RecordedRows
 from forebay_kernels.cpu.workspace import Workspace, own_workspace
 
 
@@ -16,7 +17,8 @@ class CpuLinear:
     """x @ weight.T + bias, by the native kernels.
 
     Shapes: x [T, I]; weight [N, I]; bias [N]; out [T, N]. Of another dtype than float32, x and out
-    are converted.
+    are converted. Of rows that are recorded it is an instruction, and what their program is told
+    counts rather than the form.
     """
 
     def __init__(
@@ -30,12 +32,17 @@ class CpuLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
+        if isinstance(x, RecordedRows):
+            return x.then(x.program.linear(x.buffer, self.matrix, self.bias))
         out = torch.empty(x.shape[0], self.matrix.num_outputs)
         multiply(self.matrix, _as_float(x), out, self.bias, form=self._form)
         return out.to(x.dtype)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """The product plus residual [T, N]."""
+        """The product plus residual [T, N], where they are recorded in its place."""
+        if isinstance(x, RecordedRows) and isinstance(residual, RecordedRows):
+            x.program.linear_add(residual.buffer, x.buffer, self.matrix, self.bias)
+            return residual
         out = residual.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         multiply(self.matrix, _as_float(x), out, self.bias, form=self._form, adds=True)
         return out.to(residual.dtype)

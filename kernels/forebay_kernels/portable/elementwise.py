@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forebay_kernels.cpu.packed_matrix import PackedMatrix
+
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Scale each row to a root mean square of one, then by weight, which may be wider than x.
@@ -103,15 +105,22 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     return torch.tanh(x.float() / cap) * cap
 
 
-def embedding(token_ids: Tensor, table: Tensor, first_id: int | None = None) -> Tensor:
+def embedding(
+    token_ids: Tensor, table: Tensor | PackedMatrix, first_id: int | None = None
+) -> Tensor:
     """Look tokens up in a table, or in a shard of one, where those of other shards give zeros.
 
     first_id: the token of a shard's first row; None: the table is whole and has every token.
     Shapes: token_ids [T] int64; table [V, N]; out [T, N].
     """
     if first_id is None:
-        return functional.embedding(token_ids, table)
+        return _rows(table, token_ids)
     rows = token_ids - first_id
-    is_absent = (rows < 0) | (rows >= table.shape[0])
-    found = functional.embedding(rows.masked_fill(is_absent, 0), table)
+    num_rows = len(table) if isinstance(table, Tensor) else table.num_outputs
+    is_absent = (rows < 0) | (rows >= num_rows)
+    found = _rows(table, rows.masked_fill(is_absent, 0))
     return found.masked_fill_(is_absent.unsqueeze(1), 0)
+
+
+def _rows(table: Tensor | PackedMatrix, rows: Tensor) -> Tensor:
+    return functional.embedding(rows, table) if isinstance(table, Tensor) else table.rows(rows)

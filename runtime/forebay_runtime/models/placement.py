@@ -10,18 +10,33 @@ from forebay_kernels import ops
 
 
 @dataclass(frozen=True)
+class NativeForm:
+    """How a CPU's own kernels keep what is not packed, and compute.
+
+    dtype: of plain matrices, float32 or bfloat16. is_exact: inputs of products stay float32; else
+    they are rounded to what the processor is quickest with. num_threads: that share the work.
+    """
+
+    dtype: torch.dtype
+    is_exact: bool
+    num_threads: int
+
+
+@dataclass(frozen=True)
 class Placement:
     """Device and number formats of weights, activations and cache.
 
     dtype: of activations, and of all weights that are not quantised. rounded_bits: what the layers'
     plain matrices are rounded to while they are read; None: they stay as they are. kv_cache_dtype:
-    as in EngineConfig.
+    as in EngineConfig. native: on a CPU with kernels of its own, where dtype is float32; None:
+    torch's operators, or a GPU's kernels.
     """
 
     dtype: torch.dtype
     device: torch.device
     rounded_bits: int | None = None
     kv_cache_dtype: str = "auto"
+    native: NativeForm | None = None
 
     @property
     def dtype_name(self) -> str:

@@ -1,18 +1,28 @@
-"""The product of activations with a matrix, whatever the matrix is kept in."""
+"""The product of activations with a matrix, whatever the matrix is kept in.
+
+Where a CPU's own kernels run, matrices are packed for them; a link of inputs is theirs no more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from forebay_kernels import ops
+from forebay_kernels.cpu import packed_matrix
+from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_dense, pack_quant
+from forebay_kernels.cpu.product import CpuLinear
 from forebay_kernels.quant_matrix import QuantMatrix, can_merge, merge_rows
 from forebay_runtime.models.link import Link
+from forebay_runtime.models.placement import NativeForm
 
-Matrix = Tensor | QuantMatrix
+Matrix = Tensor | QuantMatrix | PackedMatrix
+Table = Tensor | PackedMatrix
+"""A matrix whose rows are looked up too."""
 
 
 class Product(Protocol):
@@ -40,29 +50,71 @@ class Row:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
-        return torch.cat([part(x) for part in self._parts], -1)
+        return ops.multiply_row(x, self._parts)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """The product plus residual [T, N]."""
-        return residual + self(x)
+        return ops.add(residual, self(x))
 
 
-def build_product(matrices: Sequence[Matrix], bias: Tensor | None, inputs: Link | None) -> Product:
+@dataclass(frozen=True)
+class ProductForm:
+    """What products take in, and what computes them.
+
+    inputs: where quantised matrices take inputs that are rounded as the checkpoint says, the link
+    to the ranks that have the others of a row; None: inputs stay as they are, or are rounded as the
+    kernels do. native: how a CPU's own kernels compute; None: they do not.
+    """
+
+    inputs: Link | None = None
+    native: NativeForm | None = None
+
+    @property
+    def is_native(self) -> bool:
+        """Do a CPU's own kernels compute them?"""
+        return self.native is not None and self.inputs is None
+
+
+def build_product(
+    matrices: Sequence[Matrix], bias: Tensor | None, form: ProductForm = ProductForm()
+) -> Product:
     """Take matrices of the same inputs over, as one product or side by side where they cannot be.
 
     Outputs come in their order; bias [N] is of all of them.
-
-    inputs: where quantised matrices take inputs that are rounded too, the link to the ranks that
-    have the others of a row; None: inputs stay as they are.
     """
     parts: list[Product] = []
     row = 0
-    for same in _runs(matrices):
+    runs = _pack(matrices, form.native) if form.native and form.is_native else _runs(matrices)
+    for same in runs:
         num_rows = sum(_num_rows(matrix) for matrix in same)
         own_bias = None if bias is None else bias[row : row + num_rows]
-        parts.append(_build(same, own_bias, inputs))
+        parts.append(_build(same, own_bias, form))
         row += num_rows
     return parts[0] if len(parts) == 1 else Row(parts)
+
+
+def table_bytes(table: Table) -> int:
+    """Bytes of it."""
+    return table.nbytes if isinstance(table, Tensor) else table.num_bytes
+
+
+def build_head(table: Table, native: NativeForm | None) -> Product:
+    """The product with a table that is used elsewhere too, and stays as it is."""
+    if isinstance(table, PackedMatrix):
+        return _native_product(table, None, native)
+    # Repacked it would be held twice, as rows are looked up in the original.
+    return ops.Linear(table, repack=False)
+
+
+def _pack(matrices: Sequence[Matrix], native: NativeForm) -> list[list[Matrix]]:
+    packed = [_packed(matrix, native) for matrix in matrices]
+    return [[matrix] for matrix in packed_matrix.merge_rows(packed)]
+
+
+def _packed(matrix: Matrix, native: NativeForm) -> PackedMatrix:
+    if isinstance(matrix, Tensor):
+        return pack_dense(matrix.to(native.dtype))
+    return pack_quant(matrix) if isinstance(matrix, QuantMatrix) else matrix
 
 
 def _runs(matrices: Sequence[Matrix]) -> list[list[Matrix]]:
@@ -77,12 +129,15 @@ def _runs(matrices: Sequence[Matrix]) -> list[list[Matrix]]:
 
 
 def _can_merge(one: Matrix, other: Matrix) -> bool:
-    if not isinstance(one, QuantMatrix) or not isinstance(other, QuantMatrix):
-        return isinstance(one, Tensor) and isinstance(other, Tensor)
-    return can_merge(one, other)
+    if isinstance(one, QuantMatrix) and isinstance(other, QuantMatrix):
+        return can_merge(one, other)
+    return isinstance(one, Tensor) and isinstance(other, Tensor)
 
 
-def _build(matrices: list[Matrix], bias: Tensor | None, inputs: Link | None) -> Product:
+def _build(matrices: list[Matrix], bias: Tensor | None, form: ProductForm) -> Product:
+    first, inputs = matrices[0], form.inputs
+    if isinstance(first, PackedMatrix):
+        return _native_product(first, bias, form.native)
     quantised = [matrix for matrix in matrices if isinstance(matrix, QuantMatrix)]
     if not quantised:
         return ops.Linear(torch.cat([m for m in matrices if isinstance(m, Tensor)]), bias)
@@ -92,5 +147,12 @@ def _build(matrices: list[Matrix], bias: Tensor | None, inputs: Link | None) -> 
     return ops.Int8Linear(matrix, bias, lambda largest: inputs.join(largest).amax(-1, True))
 
 
+def _native_product(
+    matrix: PackedMatrix, bias: Tensor | None, native: NativeForm | None
+) -> CpuLinear:
+    is_exact = native is None or native.is_exact
+    return CpuLinear(matrix, bias, "exact" if is_exact else "rounded")
+
+
 def _num_rows(matrix: Matrix) -> int:
-    return matrix.num_outputs if isinstance(matrix, QuantMatrix) else len(matrix)
+    return len(matrix) if isinstance(matrix, Tensor) else matrix.num_outputs

@@ -71,6 +71,11 @@ class Stage:
     num_layers: int
 
     @property
+    def is_whole(self) -> bool:
+        """Are these all layers?"""
+        return self.is_first and self.is_last
+
+    @property
     def is_first(self) -> bool:
         """Does it embed the tokens?"""
         return self.start == 0

@@ -11,6 +11,7 @@ from forebay_budget.inspection import ModelConfig
 from forebay_budget.terms import own_vocabulary
 from forebay_kernels import ops
 from forebay_runtime.models.link import Link
+from forebay_runtime.models.product import ProductForm, build_head, build_product, table_bytes
 from forebay_runtime.models.weights import WeightReader
 
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -24,7 +25,7 @@ class Embedding:
         self._link = link
         self._start = link.shard.rank * num_rows
         self.weight = reader.vocabulary(_EMBEDDING, sizes.vocab_size, sizes.hidden_size, num_rows)
-        self.num_bytes = self.weight.nbytes
+        self.num_bytes = table_bytes(self.weight)
 
     def __call__(self, token_ids: Tensor) -> Tensor:
         """Look up. Shapes: token_ids [T] int64; out [T, h]."""
@@ -46,13 +47,11 @@ class Head:
         self._is_exact = num_rows * link.shard.size == sizes.vocab_size
         self.num_bytes = 0
         if embedding is not None and sizes.tie_word_embeddings:
-            # Repacked it would be held twice, as rows are looked up in the original.
-            self._linear = ops.Linear(embedding.weight, repack=False)
+            self._linear = build_head(embedding.weight, reader.native)
             return
         name = _EMBEDDING if sizes.tie_word_embeddings else _HEAD
-        self._linear = ops.Linear(
-            reader.vocabulary(name, sizes.vocab_size, sizes.hidden_size, num_rows)
-        )
+        table = reader.vocabulary(name, sizes.vocab_size, sizes.hidden_size, num_rows)
+        self._linear = build_product([table], None, ProductForm(native=reader.native))
         self.num_bytes = self._linear.num_bytes
 
     def __call__(self, normed: Tensor) -> Tensor:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
+from forebay_kernels.cpu.packed_matrix import pack_dense
 from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.models.link import ALONE, Link
 from forebay_runtime.models.matrix_formats import MatrixFormats
-from forebay_runtime.models.placement import Placement
-from forebay_runtime.models.product import Product, build_product
+from forebay_runtime.models.placement import NativeForm, Placement
+from forebay_runtime.models.product import Product, ProductForm, Table, build_product
 from forebay_runtime.models.shard import Block
 
 
@@ -42,6 +43,11 @@ class WeightReader:
         self._link = link
         self._formats = MatrixFormats(checkpoint, placement, blueprint.packing)
 
+    @property
+    def native(self) -> NativeForm | None:
+        """How a CPU's own kernels compute products; None: they do not."""
+        return self._placement.native
+
     def vector(self, name: str, size: int) -> Tensor:
         """A vector in float32, on the CPU: factors, that weights are made of."""
         return read_tensor(self._checkpoint, name, torch.empty(size))
@@ -54,15 +60,15 @@ class WeightReader:
         read_tensor(self._checkpoint, name, weight)
         return weight if self._checkpoint.has_whole_norms else weight.add_(self._norm_offset)
 
-    def vocabulary(self, name: str, num_rows: int, num_columns: int, num_own_rows: int) -> Tensor:
+    def vocabulary(self, name: str, num_rows: int, num_columns: int, num_own_rows: int) -> Table:
         """This rank's num_own_rows of a matrix; those beyond its num_rows are zeros."""
         start = min(num_rows, self._link.shard.rank * num_own_rows)
         stop = min(num_rows, start + num_own_rows)
-        out = self._empty(num_own_rows, num_columns)
+        out = self._empty_matrix(num_own_rows, num_columns)
         cut = Cut((num_rows, num_columns), slice(start, stop))
         read_tensor(self._checkpoint, name, out[: stop - start], cut)
         out[stop - start :] = 0
-        return out
+        return out if self._placement.native is None else pack_dense(out)
 
     def linear(self, prefix: str, parts: Mapping[str, int], num_inputs: int) -> Product:
         """One product of several parts (name → outputs), whole, with the biases that are there."""
@@ -95,15 +101,17 @@ class WeightReader:
         self, pieces: Sequence[Piece], num_columns: int, bias: Tensor | None, link: Link = ALONE
     ) -> Product:
         """link: to the ranks that have the other inputs."""
+        native = self.native
         if any(self._formats.choose(piece.name) != "plain" for piece in pieces):
             matrices = [self._formats.read(piece.name, piece.cut) for piece in pieces]
-            return build_product(
-                matrices, bias, link if self._formats.quantizes_activations else None
-            )
+            inputs = link if self._formats.quantizes_activations else None
+            return build_product(matrices, bias, ProductForm(inputs, native))
         sizes = [piece.num_rows for piece in pieces]
-        weight = self._empty(sum(sizes), num_columns)
+        weight = self._empty_matrix(sum(sizes), num_columns)
         for piece, rows in zip(pieces, weight.split(sizes), strict=True):
             read_tensor(self._checkpoint, f"{piece.name}.weight", rows, piece.cut)
+        if native is not None:
+            return build_product([weight], bias, ProductForm(native=native))
         return ops.Linear(weight, bias)
 
     def _biases(self, pieces: Sequence[Piece]) -> Tensor | None:
@@ -118,6 +126,12 @@ class WeightReader:
                 cut = Cut(piece.cut.shape[:1], piece.cut.rows)
                 read_tensor(self._checkpoint, f"{piece.name}.bias", rows, cut)
         return bias
+
+    def _empty_matrix(self, *shape: int) -> Tensor:
+        """In the format that plain matrices are kept in, where that is another one."""
+        native = self._placement.native
+        dtype = self._placement.dtype if native is None else native.dtype
+        return torch.empty(shape, dtype=dtype, device=self._placement.device)
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self._placement.dtype, device=self._placement.device)

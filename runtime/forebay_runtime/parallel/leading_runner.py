@@ -16,7 +16,8 @@ from forebay_runtime.models.row_padding import padded_size
 from forebay_runtime.parallel.followers import Followers
 from forebay_runtime.parallel.messages import Capture, Carry, Message, Score, Step
 from forebay_runtime.parallel.rank_link import RankLink
-from forebay_runtime.runner.model_runner import Computed, ModelRunner
+from forebay_runtime.runner.computed import Computed
+from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.runner.step_inputs import StepInputs
 
 

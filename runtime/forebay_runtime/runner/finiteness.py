@@ -16,17 +16,16 @@ def is_finite(hidden: Tensor) -> Tensor:
 class BrokenRequests:
     """The requests of a batch that have a token whose state is not all finite numbers.
 
-    Made while the step runs, without waiting for it; on a GPU what it will tell is on its way to
-    the host from then on, so that later steps neither delay nor overwrite it.
+    Made while the step runs, without waiting for it; what it will tell is copied, or on its way to
+    the host, from then on, so that later steps neither delay nor overwrite it.
     """
 
     def __init__(self, is_finite: Tensor, batch: Batch) -> None:
         """Shapes: is_finite [T], T the batch's tokens."""
         self._batch = batch
-        self._is_finite = is_finite
+        self._is_finite = is_finite.to("cpu", non_blocking=True, copy=True)
         self._copied: torch.cuda.Event | None = None
         if is_finite.is_cuda:
-            self._is_finite = is_finite.to("cpu", non_blocking=True)
             self._copied = torch.cuda.Event()
             self._copied.record()
 

@@ -7,7 +7,6 @@ runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -18,9 +17,11 @@ from forebay_kernels.choice import uses_triton
 from forebay_runtime.models.decoder import Decoder
 from forebay_runtime.models.kv_cache import KvCache
 from forebay_runtime.models.row_padding import padded_size
+from forebay_runtime.runner.computed import Computed
 from forebay_runtime.runner.decode_graphs import DecodeGraphs, Recorder
 from forebay_runtime.runner.device_buffers import DeviceBuffers, PaddedSizes, StepTensors
 from forebay_runtime.runner.finiteness import BrokenRequests, is_finite
+from forebay_runtime.runner.native_steps import record_steps
 from forebay_runtime.runner.shape_log import ShapeLog
 from forebay_runtime.runner.step_inputs import NO_STEP, StepInputs, describe_step
 from forebay_runtime.scheduling.batch import Batch, Chunk, Limits
@@ -30,20 +31,6 @@ _SCORED_BYTES = 32 * 1024**2
 """Logits of prompts that are held at once."""
 _SCORED_ROWS = 64
 """More at a time are no faster."""
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What the model made of a step's inputs: T rows, R of them sampled, without their padding.
-
-    hidden: [T, h], as the last layer leaves them; None for a decode step, of which nobody asks.
-    logits: [R, V] float32. is_finite: [T] bool, has a token's state no NaN and no infinity?
-    On the device, all three stand until the next step is computed.
-    """
-
-    hidden: Tensor | None
-    logits: Tensor
-    is_finite: Tensor
 
 
 class ModelRunner:
@@ -84,11 +71,24 @@ class ModelRunner:
         self._graphs: DecodeGraphs | None = None
         if recorder is not None:
             self._graphs = DecodeGraphs(recorder, limits.max_num_seqs, vocab_size, device)
+        self._native = record_steps(model, cache, limits)
 
     @property
     def num_cold(self) -> int:
         """What ran for the first time after warm-up."""
         return self.shapes.num_cold
+
+    @property
+    def kernels(self) -> str:
+        """What computes steps: triton, torch, or a CPU's set of instructions."""
+        if self._native is not None:
+            return self._native.instruction_set
+        return "triton" if self._pads_slots else "torch"
+
+    @property
+    def is_native(self) -> bool:
+        """Does a program of the CPU's kernels run all steps, of whatever shape?"""
+        return self._native is not None
 
     @property
     def graphs_bytes(self) -> int:
@@ -119,6 +119,8 @@ class ModelRunner:
 
         num_layers: for warm-up, only so many layers.
         """
+        if self._native is not None:
+            return self._native.compute(inputs, self._samples, num_layers)
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
             if self._graphs is not None and inputs.is_decode and num_layers is None:
                 size = self._graphs.size_for(inputs.num_seqs)
@@ -221,9 +223,10 @@ class ModelRunner:
 
         Shapes: hidden [n, h], as the last layer leaves them; out [n, V] float32.
         """
-        num_rows = len(hidden)
-        num_padded = padded_size(num_rows)
-        self.shapes.note("logits", num_padded)
+        num_padded = num_rows = len(hidden)
+        if not self.is_native:
+            num_padded = padded_size(num_rows)
+            self.shapes.note("logits", num_padded)
         with torch.inference_mode(), ops.batch_invariant(self.is_batch_invariant):
             padded = torch.nn.functional.pad(hidden, (0, 0, 0, num_padded - num_rows))
             return self.model.logits(padded)[:num_rows]

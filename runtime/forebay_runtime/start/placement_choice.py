@@ -10,14 +10,15 @@ from forebay_budget.terms import DTYPE_BYTES, cpu_kv_dtype
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
+from forebay_runtime.start.native_choice import choose_native
 from forebay_runtime.start.refusals import check_gpus
 
 _FLAGS = {"quantization": "--quantization", "kv_cache_dtype": "--kv-cache-dtype"}
 
 
 def choose_placement(config: EngineConfig, described: Description, rank: int = 0) -> Placement:
-    """A GPU where there is one, of several the rank's; on a CPU float32, else the checkpoint's
-    dtype.
+    """A GPU where there is one, of several the rank's, and the checkpoint's dtype; on a CPU its own
+    kernels where it has them, which compute in float32, as torch's operators do by default.
 
     Raises: StartError if what was asked is not there, or not to be had of this model.
     """
@@ -30,9 +31,12 @@ def choose_placement(config: EngineConfig, described: Description, rank: int = 0
             "This torch is for AMD's GPUs, which the kernels are not made for; use a torch with "
             "CUDA and an NVIDIA GPU, or choose --device cpu"
         )
+    native = choose_native(config, described) if kind == "cpu" else None
     name = config.dtype
-    if name == "auto":
-        name = "float32" if kind == "cpu" else described.inspection.config.dtype
+    if native is not None or (kind == "cpu" and name == "auto"):
+        name = "float32"
+    elif name == "auto":
+        name = described.inspection.config.dtype
     kv_cache_dtype = config.kv_cache_dtype
     if kv_cache_dtype == "auto":
         sizes = described.inspection.config
@@ -47,7 +51,8 @@ def choose_placement(config: EngineConfig, described: Description, rank: int = 0
     if kind == "cuda" and config.num_ranks > 1:
         check_gpus(config.num_ranks, torch.cuda.device_count())
         device = torch.device(kind, rank)
-    return Placement(getattr(torch, name), device, _rounded_bits(config, described), kv_cache_dtype)
+    rounded_bits = _rounded_bits(config, described)
+    return Placement(getattr(torch, name), device, rounded_bits, kv_cache_dtype, native)
 
 
 def _check_formats(config: EngineConfig, described: Description, kv_cache_dtype: str) -> None:

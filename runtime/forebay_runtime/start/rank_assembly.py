@@ -123,13 +123,17 @@ def build_runner(
         check_room(config.num_ranks * rank_bytes, "KV cache beside the model", knob)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
-    return runner_class(
+    runner = runner_class(
         model,
         cache,
         limits,
         is_batch_invariant=config.batch_invariant,
         recorder=CudaRecorder() if is_captured(config, model) else None,
     )
+    if runner.is_native:
+        # Steps have threads of their own, and little is left for torch's.
+        torch.set_num_threads(1)
+    return runner
 
 
 def is_captured(config: EngineConfig, model: Decoder) -> bool:

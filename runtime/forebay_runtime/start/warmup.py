@@ -63,7 +63,9 @@ def run_shapes(runner: ModelRunner, sampler: Sampler) -> None:
     Raises: StartError if the whole model gives no numbers.
     """
     limits = runner.limits
-    for batch in _all_batches(runner):
+    # A program has no shapes of its own: what it grows by it takes in its largest step.
+    batches = _largest_batches(runner) if runner.is_native else _all_batches(runner)
+    for batch in batches:
         sampler.sample(runner.run(batch, num_layers=1), batch)
     _run_scores(runner, sampler)
     for num_seqs in {1, limits.max_num_seqs}:
@@ -108,7 +110,8 @@ def _run_scores(runner: ModelRunner, sampler: Sampler) -> None:
         dtype=runner.model.placement.dtype,
         device=runner.model.placement.device,
     )
-    for num_rows in padded_sizes(runner.score_rows):
+    most = runner.score_rows
+    for num_rows in (most,) if runner.is_native else padded_sizes(most):
         runner.score(hidden[:num_rows])
     for request in (
         Request("scored", [0, 0], SamplingParams(max_tokens=0, num_prompt_logprobs=20)),

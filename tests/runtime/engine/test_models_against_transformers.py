@@ -44,7 +44,7 @@ def logits_in_chunks(engine: Engine, token_ids: list[int], ends: list[int]) -> t
             num_gone = max(0, start - runner.model.window + 1) // BLOCK_SIZE
             request.block_ids[:num_gone] = array("i", [POISONED] * num_gone)
         chunk = Chunk(request, start, end - start, catches_up=True)
-        rows.append(runner.run(Batch((chunk,))).logits)
+        rows.append(runner.run(Batch((chunk,))).logits.clone())
         start = end
     return torch.cat(rows)
 

@@ -20,6 +20,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from greedy import greedy_answers
+from native_play import torchs_operators
 from tiny_model import build_tiny, save_gguf, save_tiny
 
 PROMPTS = {"a": [(7 * place + 3) % 131 for place in range(37)], "b": [5, 6, 7]}
@@ -84,9 +85,19 @@ def test_weights_take_the_bytes_that_were_planned(
     save_tiny(tmp_path, family, **sizes)
     planned = weights_bytes(inspect_model(tmp_path), 1, "float32", f"INT{bits}")
     planned -= 2 * (192 - 131) * 96 * 4  # the vocabulary's padding, which ranks would share
-    measured = load(tmp_path, quantization=f"INT{bits}").runner.model.num_bytes
+    with torchs_operators():
+        measured = load(tmp_path, quantization=f"INT{bits}").runner.model.num_bytes
 
     assert least_share * planned <= measured <= planned
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_the_cpus_tiles_take_no_more_than_was_planned(tmp_path: Path, bits: int) -> None:
+    save_tiny(tmp_path, head_dim=16)
+    planned = weights_bytes(inspect_model(tmp_path), 1, "float32", f"INT{bits}")
+    measured = load(tmp_path, quantization=f"INT{bits}").runner.model.num_bytes
+
+    assert 0.8 * planned <= measured <= planned
 
 
 def test_a_ggufs_matrices_are_rounded_too(tmp_path: Path) -> None:
@@ -126,5 +137,5 @@ def test_never_is_the_whole_model_held_in_floating_point(
 
     monkeypatch.setattr(torch, "empty", watch)
     load(tmp_path, quantization="INT8")
-    # Embedding and head, which stay, and the one that is being rounded.
-    assert most <= 2 + 1
+    # Embedding and head, which stay, and the one that is being rounded; or a step's results.
+    assert most <= 2 + 2

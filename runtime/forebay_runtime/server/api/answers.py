@@ -279,3 +279,6 @@ class Version(TypedDict):
     """GET /version."""
 
     version: str
+    kernels: str | None
+    """What computes steps: triton, torch, or the set of instructions of a CPU's own kernels; null
+    before warm-up has ended."""

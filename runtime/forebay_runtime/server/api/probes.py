@@ -67,5 +67,10 @@ async def metrics(context: Context, request: Request) -> Response:
 
 
 async def version(context: Context, request: Request) -> Response:
-    """The installed release."""
-    return build_json_response({"version": importlib.metadata.version("forebay")})
+    """The installed release, and what computes."""
+    engine = context.service.warm_engine
+    body = {
+        "version": importlib.metadata.version("forebay"),
+        "kernels": engine.kernels if engine else None,
+    }
+    return build_json_response(body)

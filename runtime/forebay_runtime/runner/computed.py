@@ -1,0 +1,21 @@
+"""What the model made of a step's inputs, however it was run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Computed:
+    """T rows, R of them sampled, without their padding.
+
+    hidden: [T, h], as the last layer leaves them; None for a decode step, of which nobody asks.
+    logits: [R, V] float32. is_finite: [T] bool, has a token's state no NaN and no infinity?
+    On the device, all three stand until the next step is computed.
+    """
+
+    hidden: Tensor | None
+    logits: Tensor
+    is_finite: Tensor

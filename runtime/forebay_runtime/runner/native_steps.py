@@ -1,0 +1,148 @@
+"""Steps on a CPU by a program of its own kernels: recorded once, then each step is one call.
+
+The model says what it does by running once over what stands for a step's tensors. A program serves
+steps of any shape up to the limits that it was made for, so nothing is met for the first time
+later.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from forebay_kernels import ops
+from forebay_kernels.cpu.library import isa_in_use
+from forebay_kernels.cpu.library import native as native_library
+from forebay_kernels.cpu.program import Program
+from forebay_kernels.cpu.recorded import CannotRecord, RecordedIds, RecordedPlan, RecordedRows
+from forebay_kernels.cpu.step import StepArrays
+from forebay_kernels.cpu.thread_pool import ThreadPool
+from forebay_runtime.models.decoder import Decoder
+from forebay_runtime.models.kv_cache import KvCache
+from forebay_runtime.models.placement import NativeForm
+from forebay_runtime.runner.computed import Computed
+from forebay_runtime.runner.step_inputs import StepInputs
+from forebay_runtime.scheduling.batch import Limits
+
+logger = logging.getLogger(__name__)
+
+
+class RecordedModel:
+    """A model's steps as one program, and where each leaves what it computed."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        cache: KvCache,
+        limits: Limits,
+        form: NativeForm,
+        pool: ThreadPool,
+        num_layers: int | None = None,
+    ) -> None:
+        """Record. num_layers: only so many of each kind, as Decoder.hidden_states has it.
+
+        Raises: CannotRecord if the model does something that is no instruction.
+        """
+        if not model.link.shard.is_whole or not model.stage.is_whole:
+            raise CannotRecord("ranks that share a model talk to each other within a step")
+        program = Program(
+            limits.max_num_batched_tokens,
+            limits.max_num_seqs,
+            limits.max_num_sampled,
+            pool,
+            is_exact=form.is_exact,
+        )
+        ids, plan = RecordedIds(program), cast(ops.AttentionPlan, RecordedPlan())
+        hidden = _rows(model.hidden_states(ids, ids, plan, cache, num_layers))
+        logits = _rows(model.logits(hidden.then(program.take_sampled(hidden.buffer))))
+        self._is_finite = program.flag_finite(hidden.buffer)
+        self._hidden = program.output(hidden.buffer)
+        self._logits = program.output(logits.buffer)
+        program.finish()
+        self._program = program
+
+    def run(self, inputs: StepInputs, token_ids: NDArray[np.int64]) -> Computed:
+        """Compute a step. token_ids: [T], those that were carried in their place."""
+        starts = np.zeros(inputs.num_seqs + 1, np.int32)
+        np.cumsum(inputs.query_lens, out=starts[1:])
+        self._program.run(
+            StepArrays(
+                token_ids,
+                inputs.positions,
+                inputs.slots,
+                starts,
+                np.array(inputs.seq_lens, np.int32),
+                inputs.block_tables,
+                inputs.sampled_rows,
+            )
+        )
+        num_tokens = inputs.num_tokens
+        return Computed(
+            self._hidden[:num_tokens],
+            self._logits[: inputs.num_sampled],
+            self._is_finite[:num_tokens],
+        )
+
+
+class NativeSteps:
+    """All steps of a model, and for warm-up those of a few of its layers."""
+
+    def __init__(self, model: Decoder, cache: KvCache, limits: Limits, form: NativeForm) -> None:
+        """Raises: CannotRecord."""
+        pool = ThreadPool(form.num_threads)
+        self._record = partial(RecordedModel, model, cache, limits, form, pool)
+        self._whole = self._record()
+        self._few: RecordedModel | None = None
+
+    @property
+    def instruction_set(self) -> str:
+        """The set of instructions that the kernels use."""
+        library = native_library()
+        return "none" if library is None else isa_in_use(library)
+
+    def compute(
+        self, inputs: StepInputs, samples: Tensor, num_layers: int | None = None
+    ) -> Computed:
+        """Run a step. samples: of the step before, of which inputs may carry some."""
+        token_ids = inputs.token_ids
+        if inputs.has_carried:
+            carried = samples.numpy()[inputs.carried]
+            token_ids = np.where(inputs.carried >= 0, carried, token_ids)
+        if num_layers is None:
+            self._few = None
+            return self._whole.run(inputs, token_ids)
+        if self._few is None:
+            self._few = self._record(num_layers)
+        return self._few.run(inputs, token_ids)
+
+
+def record_steps(model: Decoder, cache: KvCache, limits: Limits) -> NativeSteps | None:
+    """A model's steps by its CPU's kernels; None where they go operation by operation."""
+    form = model.placement.native
+    if form is None:
+        return None
+    try:
+        steps = NativeSteps(model, cache, limits, form)
+    except CannotRecord as reason:
+        logger.info("Recorded no steps, they run operation by operation: %s", reason)
+        return None
+    logger.info(
+        "Recorded steps kernels=%s threads=%d dtype=%s inputs=%s",
+        steps.instruction_set,
+        form.num_threads,
+        str(form.dtype).removeprefix("torch."),
+        "exact" if form.is_exact else "rounded",
+    )
+    return steps
+
+
+def _rows(x: Tensor) -> RecordedRows:
+    """What the model returned, which is not told from a tensor before."""
+    if not isinstance(x, RecordedRows):
+        raise TypeError(f"the model made a {type(x).__name__} of what is recorded")
+    return x
