@@ -1,7 +1,7 @@
 """Goes through a model layer by layer, and writes each as it is rounded.
 
-Held at a time: one layer in float32, the moments of one matrix's inputs, the calibration's states
-between two layers, and a shard of what is written.
+Held at a time: one layer in float32, as it was and as it is rounded, the moments of one matrix's
+inputs, the calibration's states between two layers, likewise, and a shard of what is written.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from forebay_runtime.quantizing.layouts import pack_matrix
 from forebay_runtime.quantizing.output import OutputFolder
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
+from forebay_runtime.quantizing.stream import Stream
 from forebay_runtime.text.tokenizer import Tokenizer
 
 _BATCH_TOKENS = 4_096
@@ -85,17 +86,21 @@ class Conversion:
 
         Raises: ModelError or QuantizeError.
         """
-        batches = self._embed(samples, self._write_ends(output))
+        states = self._embed(samples, self._write_ends(output))
+        original_states = [x.clone() for x in states]
         length, ropes = len(samples[0]) if samples else 0, dict[Rope, RopeTable]()
         for number, layer in enumerate(self._blueprint.layers):
             start = time.perf_counter()
             tensors = self._reader.read(number)
             rounding = LayerRounding(self._blueprint, tensors, self._method)
-            if batches:
+            if states:
                 if layer.rope not in ropes:
                     ropes[layer.rope] = self._rope_table(layer.rope, length)
-                steps = LayerSteps(self._blueprint, layer, tensors, ropes[layer.rope])
-                rounding.run(steps, batches)
+                own, original = (
+                    LayerSteps(self._blueprint, layer, each, ropes[layer.rope])
+                    for each in (tensors, self._reader.read(number))
+                )
+                rounding.run(Stream(own, states), Stream(original, original_states))
             else:
                 rounding.round_alone()
             self._write_layer(output, number, tensors, rounding)

@@ -1,13 +1,14 @@
 """Rounds one layer: its matrices in the order in which tokens pass them.
 
-Each is calibrated by what comes out of those before it as they were rounded, so that it can make
-good what they lost.
+Each is calibrated by what comes out of those before it as they were rounded, beside what the
+original model has there, so that it makes good what they lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -15,9 +16,9 @@ from torch import Tensor
 from forebay_budget.blueprint import Blueprint
 from forebay_runtime.quantizing.grid import RoundedMatrix, to_half
 from forebay_runtime.quantizing.input_statistics import InputStatistics
-from forebay_runtime.quantizing.layer_steps import LayerSteps
 from forebay_runtime.quantizing.layer_tensors import LayerTensors
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
+from forebay_runtime.quantizing.stream import Stream
 
 Rounded = dict[str, RoundedMatrix]
 """By the matrices' names within the layer; those that were skipped are not there."""
@@ -32,42 +33,60 @@ class LayerRounding:
         self.errors: dict[str, float] = {}
         """Of the outputs of what was rounded: the root mean square, as a share of their own."""
 
-    def run(self, steps: LayerSteps, batches: list[Tensor]) -> None:
-        """Round by what goes through the layer, and bring the batches behind it.
+    def run(self, own: Stream, original: Stream) -> None:
+        """Round by what goes through the layer, and bring both streams behind it.
 
-        Shapes: batches, [B, L, h] each; written over.
+        own: through these tensors, behind layers that were rounded. original: as it always was.
         """
-        family = self._blueprint.family
-        first, o_proj, middle, down = _groups(family.is_fused)
-        norms = family.norms
-        inputs = self._observe(first, map(steps.attention_inputs, batches))
+        first, o_proj, middle, down = _groups(self._blueprint.family.is_fused)
+        norms, both = self._blueprint.family.norms, (own, original)
+        inputs = self._observe(first, *(each.taps(each.steps.attention_inputs) for each in both))
         self._round(first, inputs, self._fold_into_norm(norms.before_attention))
-        attended = [steps.attended(steps.attention_inputs(x)) for x in batches]
-        inputs = self._observe(o_proj, attended)
+        attended, was_attended = (
+            [each.steps.attended(x) for x in each.taps(each.steps.attention_inputs)]
+            for each in both
+        )
+        lost = None if norms.after_attention else own.lost(original)
+        inputs = self._observe(o_proj, attended, was_attended, lost)
         factors = self._round(o_proj, inputs, self._fold_into_values, self._tie_copies)
-        for x, each in zip(batches, attended, strict=True):
-            x.copy_(steps.after_attention(x, each if factors is None else each / factors))
-        del attended
-        inputs = self._observe(middle, map(steps.mlp_inputs, batches))
+        if factors is not None:
+            attended = [each / factors for each in attended]
+        own.move(own.steps.after_attention, attended)
+        original.move(original.steps.after_attention, was_attended)
+        del attended, was_attended
+        inputs = self._observe(middle, *(each.taps(each.steps.mlp_inputs) for each in both))
         self._round(middle, inputs, self._fold_into_norm(norms.before_mlp))
-        inputs = self._observe(down, (steps.gated(steps.mlp_inputs(x)) for x in batches))
+        lost = None if norms.after_mlp else own.lost(original)
+        gated, was_gated = (each.taps(each.steps.mlp_gated) for each in both)
+        inputs = self._observe(down, gated, was_gated, lost)
         self._round(down, inputs, self._fold_into_up)
-        for x in batches:
-            x.copy_(steps.after_mlp(x, steps.gated(steps.mlp_inputs(x))))
+        for each in both:
+            each.move(each.steps.after_mlp, each.taps(each.steps.mlp_gated))
 
     def round_alone(self) -> None:
         """Round to nearest, without looking at what goes through."""
         for group in _groups(self._blueprint.family.is_fused):
             self._round(group, None, lambda factors: None)
 
-    def _observe(self, names: tuple[str, ...], batches: Iterable[Tensor]) -> InputStatistics | None:
-        """What the inputs of some matrices are like; None where all of these are skipped."""
+    def _observe(
+        self,
+        names: tuple[str, ...],
+        taps: Iterable[Tensor],
+        original_taps: Iterable[Tensor],
+        lost: Iterable[Tensor] | None = None,
+    ) -> InputStatistics | None:
+        """What the inputs of some matrices are like; None where all of these are skipped.
+
+        lost: what the stream that the outputs are added to lacks, where that is all they go to.
+        """
         if self._is_skipped(names):
             return None
-        weight = self._tensors.matrices[names[0]].weight
-        statistics = InputStatistics(weight.shape[1], weight.device)
-        for inputs in batches:
-            statistics.add(inputs)
+        num_outputs, num_inputs = self._tensors.matrices[names[0]].weight.shape
+        device = self._tensors.matrices[names[0]].weight.device
+        statistics = InputStatistics(num_inputs, 0 if lost is None else num_outputs, device)
+        each_lost = repeat(None) if lost is None else lost
+        for x, original, missing in zip(taps, original_taps, each_lost, strict=False):
+            statistics.add(x, original, missing)
         return statistics
 
     def _round(
@@ -83,6 +102,7 @@ class LayerRounding:
         matrices = [self._tensors.matrices[name] for name in names]
         weight, moments, factors = torch.cat([matrix.weight for matrix in matrices]), None, None
         if inputs is not None:
+            weight = inputs.aimed(weight)
             factors, moments = self._method.factors(weight, inputs, tie), inputs.moments
         if factors is not None and moments is not None:
             fold(factors)

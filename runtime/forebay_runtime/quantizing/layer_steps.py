@@ -61,6 +61,10 @@ class LayerSteps:
         """What gate and up take. Shapes: x, out [B, L, h]."""
         return self._norm(x, self._blueprint.family.norms.before_mlp)
 
+    def mlp_gated(self, x: Tensor) -> Tensor:
+        """The same of the stream. Shapes: x [B, L, h]; out [B, L, I]."""
+        return self.gated(self.mlp_inputs(x))
+
     def gated(self, inputs: Tensor) -> Tensor:
         """What the down projection takes. Shapes: inputs [B, L, h]; out [B, L, I]."""
         if self._blueprint.family.is_fused:

@@ -35,9 +35,9 @@ def make(seed: int = 0) -> tuple[Tensor, InputStatistics]:
     )
     sizes = torch.ones(NUM_INPUTS)
     sizes[::37] = 12
-    statistics = InputStatistics(NUM_INPUTS, torch.device("cpu"))
+    statistics = InputStatistics(NUM_INPUTS, 0, torch.device("cpu"))
     for batch in (inputs * sizes).split(400):
-        statistics.add(batch)
+        statistics.add(batch, batch)
     return weight, statistics
 
 
@@ -96,8 +96,9 @@ def test_nearest_is_within_half_a_step(grid: Grid) -> None:
 def test_gptq_takes_any_inputs(spoil: Any) -> None:
     random = torch.Generator().manual_seed(1)
     weight = torch.randn(NUM_OUTPUTS, NUM_INPUTS, generator=random)
-    inputs = InputStatistics(NUM_INPUTS, torch.device("cpu"))
-    inputs.add(spoil(torch.randn(NUM_TOKENS, NUM_INPUTS, generator=random)))
+    inputs = InputStatistics(NUM_INPUTS, 0, torch.device("cpu"))
+    tokens = spoil(torch.randn(NUM_TOKENS, NUM_INPUTS, generator=random))
+    inputs.add(tokens, tokens)
     grid = Grid(4, 64, False)
     rounded = round_by_gptq(weight, inputs.moments, grid, 0.01, is_reordered=False)
 
@@ -110,3 +111,23 @@ def test_weights_that_are_all_zero_stay_zero() -> None:
     weight = torch.zeros(8, 64)
     for grid in (Grid(4, 32, False), Grid(8, 0, True)):
         assert not bool(round_to_nearest(weight, grid).weight().any())
+
+
+def test_weights_are_aimed_at_what_the_original_inputs_gave_and_the_stream_lacks() -> None:
+    """Inputs that drifted by a matrix of their own, and a stream that lacks what they can tell."""
+    random = torch.Generator().manual_seed(2)
+    weight, lacks = (torch.randn(NUM_OUTPUTS, 64, generator=random) for _ in range(2))
+    original = torch.randn(NUM_TOKENS, 64, generator=random)
+    drifted = original + 0.1 * original @ torch.randn(64, 64, generator=random)
+    inputs = InputStatistics(64, NUM_OUTPUTS, torch.device("cpu"))
+    for was, now in zip(original.split(400), drifted.split(400), strict=True):
+        inputs.add(now, was, now @ lacks.T)
+
+    wanted = original @ weight.T + drifted @ lacks.T
+    before = float((drifted @ weight.T - wanted).norm())
+    assert float((drifted @ inputs.aimed(weight).T - wanted).norm()) < 0.2 * before
+
+
+def test_weights_whose_inputs_are_the_original_ones_stay() -> None:
+    weight, inputs = make()
+    torch.testing.assert_close(inputs.aimed(weight), weight, rtol=1e-3, atol=1e-4)
