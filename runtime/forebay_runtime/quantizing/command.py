@@ -51,6 +51,8 @@ def quantize(settings: QuantizeSettings) -> None:
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
     described = describe_model(path)
     check_model(described, recipe)
+    if settings.out.exists() and settings.out.resolve() == path.resolve():
+        raise QuantizeError(f"{settings.out} is the model itself; name another folder")
     output = OutputFolder(settings.out, may_replace=settings.may_replace)
     _check_disk(settings.out, described.inspection)
     tokenizer, template = read_text_parts(path)

@@ -58,8 +58,12 @@ def build_config(blueprint: Blueprint, read: ReadFactors, *, has_biases: bool) -
         config["hidden_act"] = family.activation
     if not family.needs_qkv_bias:
         config["attention_bias"] = has_biases
-    config |= _attention(blueprint) | _ropes(blueprint, read)
-    return config
+    scalings = [layer.rope.scaling for layer in blueprint.layers]
+    if all(isinstance(scaling, LinearScaling) for scaling in scalings):
+        # What is read multiplies it by the factor.
+        factor = max(each.factor for each in scalings if isinstance(each, LinearScaling))
+        config["max_position_embeddings"] = round(sizes.max_position_embeddings / factor)
+    return config | _attention(blueprint) | _ropes(blueprint, read)
 
 
 def _attention(blueprint: Blueprint) -> dict[str, Any]:

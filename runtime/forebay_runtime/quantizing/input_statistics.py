@@ -15,27 +15,19 @@ _RIDGE = 0.1
 class InputStatistics:
     """Sums over all tokens that were added; K numbers a token."""
 
-    def __init__(self, num_inputs: int, num_missing: int, device: torch.device) -> None:
-        """num_missing: numbers of the stream beside it that the outputs are added to; 0: none."""
+    def __init__(self, num_inputs: int, device: torch.device) -> None:
         self._num_tokens = 0
         self._products = torch.zeros(num_inputs, num_inputs, device=device)
         self._sizes = torch.zeros(num_inputs, device=device)
         self._with_original = torch.zeros_like(self._products)
-        self._missing = torch.zeros(num_missing, num_inputs, device=device)
 
-    def add(self, x: Tensor, original: Tensor, missing: Tensor | None = None) -> None:
-        """Count tokens.
-
-        Shapes: x, original [..., K] float32, the inputs as they are and as they were; missing
-        [..., num_missing], what the stream that the outputs are added to has lost.
-        """
+    def add(self, x: Tensor, original: Tensor) -> None:
+        """Count tokens. Shapes: x, original [..., K] float32: inputs as they are and were."""
         rows = x.flatten(0, -2)
         self._num_tokens += len(rows)
         self._products.addmm_(rows.T, rows)
         self._sizes += rows.abs().sum(0)
         self._with_original.addmm_(original.flatten(0, -2).T, rows)
-        if missing is not None:
-            self._missing.addmm_(missing.flatten(0, -2).T, rows)
 
     @property
     def moments(self) -> Tensor:
@@ -50,10 +42,10 @@ class InputStatistics:
     def aimed(self, weight: Tensor) -> Tensor:
         """The weights that make of the inputs, as they are, what these made of the original ones.
 
-        And that give back what the stream has lost, where that was told: as nearly as least squares
-        with a ridge towards the weights themselves can. Shapes: weight, out [N, K].
-        Source: the first is GPTAQ's aim (Li et al. 2025, asymmetric calibration), solved at once
-        instead of column by column.
+        As nearly as least squares with a ridge towards the weights themselves can.
+        Shapes: weight, out [N, K].
+        Source: the aim is that of Li et al. 2025 (GPTAQ), asymmetric calibration; here it is
+        reached before rounding, instead of column by column.
         """
         damped = self._products.clone()
         ridge = float(_RIDGE * damped.diagonal().mean())
@@ -62,7 +54,5 @@ class InputStatistics:
         if failure or not ridge:
             return weight
         wanted = weight @ self._with_original + ridge * weight
-        if len(self._missing):
-            wanted += self._missing
         aimed: Tensor = torch.cholesky_solve(wanted.T, lower).T.contiguous()
         return aimed

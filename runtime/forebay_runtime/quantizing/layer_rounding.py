@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -46,8 +45,7 @@ class LayerRounding:
             [each.steps.attended(x) for x in each.taps(each.steps.attention_inputs)]
             for each in both
         )
-        lost = None if norms.after_attention else own.lost(original)
-        inputs = self._observe(o_proj, attended, was_attended, lost)
+        inputs = self._observe(o_proj, attended, was_attended)
         factors = self._round(o_proj, inputs, self._fold_into_values, self._tie_copies)
         if factors is not None:
             attended = [each / factors for each in attended]
@@ -56,9 +54,7 @@ class LayerRounding:
         del attended, was_attended
         inputs = self._observe(middle, *(each.taps(each.steps.mlp_inputs) for each in both))
         self._round(middle, inputs, self._fold_into_norm(norms.before_mlp))
-        lost = None if norms.after_mlp else own.lost(original)
-        gated, was_gated = (each.taps(each.steps.mlp_gated) for each in both)
-        inputs = self._observe(down, gated, was_gated, lost)
+        inputs = self._observe(down, *(each.taps(each.steps.mlp_gated) for each in both))
         self._round(down, inputs, self._fold_into_up)
         for each in both:
             each.move(each.steps.after_mlp, each.taps(each.steps.mlp_gated))
@@ -69,24 +65,15 @@ class LayerRounding:
             self._round(group, None, lambda factors: None)
 
     def _observe(
-        self,
-        names: tuple[str, ...],
-        taps: Iterable[Tensor],
-        original_taps: Iterable[Tensor],
-        lost: Iterable[Tensor] | None = None,
+        self, names: tuple[str, ...], taps: Iterable[Tensor], original_taps: Iterable[Tensor]
     ) -> InputStatistics | None:
-        """What the inputs of some matrices are like; None where all of these are skipped.
-
-        lost: what the stream that the outputs are added to lacks, where that is all they go to.
-        """
+        """What the inputs of some matrices are like; None where all of these are skipped."""
         if self._is_skipped(names):
             return None
-        num_outputs, num_inputs = self._tensors.matrices[names[0]].weight.shape
-        device = self._tensors.matrices[names[0]].weight.device
-        statistics = InputStatistics(num_inputs, 0 if lost is None else num_outputs, device)
-        each_lost = repeat(None) if lost is None else lost
-        for x, original, missing in zip(taps, original_taps, each_lost, strict=False):
-            statistics.add(x, original, missing)
+        weight = self._tensors.matrices[names[0]].weight
+        statistics = InputStatistics(weight.shape[1], weight.device)
+        for x, original in zip(taps, original_taps, strict=True):
+            statistics.add(x, original)
         return statistics
 
     def _round(

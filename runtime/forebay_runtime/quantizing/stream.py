@@ -21,10 +21,6 @@ class Stream:
         """What is seen at a place of the layer, batch by batch."""
         return map(look, self.states)
 
-    def lost(self, original: Stream) -> Iterator[Tensor]:
-        """What the states lack of the original ones, batch by batch."""
-        return (was - now for was, now in zip(original.states, self.states, strict=True))
-
     def move(self, step: Callable[[Tensor, Tensor], Tensor], taps: Iterable[Tensor]) -> None:
         """Take a step that adds to the states."""
         for x, tap in zip(self.states, taps, strict=True):

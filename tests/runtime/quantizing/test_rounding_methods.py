@@ -35,7 +35,7 @@ def make(seed: int = 0) -> tuple[Tensor, InputStatistics]:
     )
     sizes = torch.ones(NUM_INPUTS)
     sizes[::37] = 12
-    statistics = InputStatistics(NUM_INPUTS, 0, torch.device("cpu"))
+    statistics = InputStatistics(NUM_INPUTS, torch.device("cpu"))
     for batch in (inputs * sizes).split(400):
         statistics.add(batch, batch)
     return weight, statistics
@@ -96,7 +96,7 @@ def test_nearest_is_within_half_a_step(grid: Grid) -> None:
 def test_gptq_takes_any_inputs(spoil: Any) -> None:
     random = torch.Generator().manual_seed(1)
     weight = torch.randn(NUM_OUTPUTS, NUM_INPUTS, generator=random)
-    inputs = InputStatistics(NUM_INPUTS, 0, torch.device("cpu"))
+    inputs = InputStatistics(NUM_INPUTS, torch.device("cpu"))
     tokens = spoil(torch.randn(NUM_TOKENS, NUM_INPUTS, generator=random))
     inputs.add(tokens, tokens)
     grid = Grid(4, 64, False)
@@ -113,19 +113,18 @@ def test_weights_that_are_all_zero_stay_zero() -> None:
         assert not bool(round_to_nearest(weight, grid).weight().any())
 
 
-def test_weights_are_aimed_at_what_the_original_inputs_gave_and_the_stream_lacks() -> None:
-    """Inputs that drifted by a matrix of their own, and a stream that lacks what they can tell."""
+def test_weights_are_aimed_at_what_the_original_inputs_gave() -> None:
     random = torch.Generator().manual_seed(2)
-    weight, lacks = (torch.randn(NUM_OUTPUTS, 64, generator=random) for _ in range(2))
+    weight = torch.randn(NUM_OUTPUTS, 64, generator=random)
     original = torch.randn(NUM_TOKENS, 64, generator=random)
     drifted = original + 0.1 * original @ torch.randn(64, 64, generator=random)
-    inputs = InputStatistics(64, NUM_OUTPUTS, torch.device("cpu"))
+    inputs = InputStatistics(64, torch.device("cpu"))
     for was, now in zip(original.split(400), drifted.split(400), strict=True):
-        inputs.add(now, was, now @ lacks.T)
+        inputs.add(now, was)
 
-    wanted = original @ weight.T + drifted @ lacks.T
+    wanted = original @ weight.T
     before = float((drifted @ weight.T - wanted).norm())
-    assert float((drifted @ inputs.aimed(weight).T - wanted).norm()) < 0.2 * before
+    assert float((drifted @ inputs.aimed(weight).T - wanted).norm()) < 0.3 * before
 
 
 def test_weights_whose_inputs_are_the_original_ones_stay() -> None:

@@ -1,0 +1,187 @@
+"""`forebay quantize` writes a folder whole or not at all, and says what is in the way."""
+
+import json
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from forebay_budget.checkpoint import inspect_model
+from forebay_runtime.cli import main
+from forebay_runtime.quantizing.output import OutputFolder
+from tiny_quantized import save_source, save_text
+from unpacked_models import read_folder
+
+CALIBRATED = ["--num-samples", "24", "--sequence-length", "96", "--device", "cpu"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    save_source(tmp_path / "source")
+    return tmp_path / "source"
+
+
+def quantize(source: Path, out: Path, *flags: str) -> int:
+    return main(["quantize", str(source), str(out), "--group-size", "32", *flags])
+
+
+def test_a_calibrated_folder_is_whole_and_described(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = save_text(tmp_path / "text.txt")
+    out = tmp_path / "new/out"
+    assert quantize(source, out, "--calibration", str(text), *CALIBRATED) == 0
+    assert str(inspect_model(out).quantization) == "awq, 4 bits, groups of 32"
+    names = {path.name for path in out.iterdir()}
+    assert names >= {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    told = capsys.readouterr()
+    assert "layer 1/2: " in told.err and "left; largest output error" in told.err
+    assert told.out.startswith(f"{out}: ")
+
+
+def test_chats_and_answers_calibrate_as_well(source: Path, tmp_path: Path) -> None:
+    (source / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    lines = [
+        {"messages": [{"role": "user", "content": "abc " * 200}]},
+        {"text": "defg " * 200},
+        {"prompt": "hij " * 100, "answer": "klm " * 200},
+    ]
+    text = tmp_path / "text.jsonl"
+    text.write_text("\n".join(json.dumps(line) for line in lines))
+    flags = ["--sequence-length", "96", "--device", "cpu", "--calibration", str(text)]
+    assert quantize(source, tmp_path / "out", "--method", "gptq", *flags) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        pytest.param([], "name a file of text by --calibration", id="no-text"),
+        pytest.param(
+            ["--calibration", "{text}", "--symmetric"], "--symmetric is not possible", id="awq"
+        ),
+        pytest.param(["--method", "rtn", "--desc-act"], "--desc-act is GPTQ's alone", id="order"),
+        pytest.param(
+            ["--method", "rtn", "--group-size", "128"],
+            "--group-size 128 does not divide the 96 inputs of some of the model's matrices; "
+            "choose 32",
+            id="groups",
+        ),
+        pytest.param(
+            ["--calibration", "{text}", "--num-samples", "400", "--sequence-length", "96"],
+            "has 2601 tokens, which make 27 sequences of --sequence-length 96",
+            id="too-few-samples",
+        ),
+        pytest.param(
+            ["--calibration", "{text}", "--num-samples", "2", "--sequence-length", "96"],
+            "calibration would see 192 tokens",
+            id="too-little-text",
+        ),
+        pytest.param(["--calibration", "{text}.none"], "cannot be read as text", id="no-file"),
+        pytest.param(["--calibration", "{text}.jsonl"], "line 2, has none of", id="no-text-line"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    flags: list[str],
+    sentence: str,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = save_text(tmp_path / "text")
+    (tmp_path / "text.jsonl").write_text('{"text": "a"}\n{"texts": "b"}')
+    before = sorted(tmp_path.iterdir())
+    assert quantize(source, tmp_path / "out", *(flag.format(text=text) for flag in flags)) == 2
+    assert sentence in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_mixture_and_what_is_quantised_already_are_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_source(tmp_path / "mixture", "mixtral")
+    assert quantize(tmp_path / "mixture", tmp_path / "out", "--method", "rtn") == 2
+    assert "MixtralForCausalLM is a mixture of experts" in capsys.readouterr().err
+    assert quantize(source, tmp_path / "once", "--method", "rtn") == 0
+    assert quantize(tmp_path / "once", tmp_path / "twice", "--method", "rtn") == 2
+    assert "quantised already (gptq, 4 bits, groups of 32)" in capsys.readouterr().err
+
+
+def test_what_is_there_is_replaced_only_when_asked_and_only_by_a_whole_model(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert quantize(source, out, "--method", "rtn") == 0
+    first = (out / "model.safetensors").read_bytes()
+    assert quantize(source, out, "--method", "rtn", "--bits", "8") == 2
+    assert f"{out} exists; name a new folder, or replace it by --force" in capsys.readouterr().err
+    with limited_files(4096):
+        assert quantize(source, out, "--method", "rtn", "--bits", "8", "--force") == 2
+    assert (out / "model.safetensors").read_bytes() == first
+    assert quantize(source, out, "--method", "rtn", "--bits", "8", "--force") == 0
+    assert (out / "model.safetensors").read_bytes() != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
+
+
+def test_other_folders_are_never_replaced(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").touch()
+    assert quantize(source, tmp_path / "mine", "--method", "rtn", "--force") == 2
+    assert "neither a model's folder nor empty" in capsys.readouterr().err
+    assert quantize(source, source, "--method", "rtn", "--force") == 2
+    assert "is the model itself" in capsys.readouterr().err
+    assert (tmp_path / "mine/letter.txt").exists() and (source / "config.json").exists()
+
+
+def test_a_disk_that_takes_no_more_is_named(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with limited_files(100_000):
+        assert quantize(source, tmp_path / "out", "--method", "rtn") == 2
+    assert f"{tmp_path} did not take" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_read(
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    assert quantize(source, tmp_path / "out", "--method", "rtn") == 2
+    assert "has 1000 bytes free, but out takes" in capsys.readouterr().err
+
+
+def test_large_models_are_written_in_shards_with_an_index(source: Path, tmp_path: Path) -> None:
+    tensors = read_folder(source)
+    with OutputFolder(tmp_path / "out", may_replace=False, shard_bytes=200_000) as output:
+        for name, tensor in tensors.items():
+            output.add({name: tensor})
+        output.add_json("config.json", json.loads((source / "config.json").read_text()))
+    names = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
+    count = len(names)
+    assert count > 2
+    assert names == [f"model-{n + 1:05}-of-{count:05}.safetensors" for n in range(count)]
+    again = read_folder(tmp_path / "out")
+    assert all(again[name].equal(tensor) for name, tensor in tensors.items())
+    assert inspect_model(tmp_path / "out").num_parameters == inspect_model(source).num_parameters
+
+
+@contextmanager
+def limited_files(num_bytes: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
