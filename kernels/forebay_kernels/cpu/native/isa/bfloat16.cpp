@@ -10,7 +10,7 @@ namespace FOREBAY_ISA {
 namespace {
 
 constexpr int pair_bytes = 64;
-constexpr int prefetch_pair_bytes = 2048;
+constexpr int prefetch_pair_bytes = 4096;
 
 struct Pairs {
     const uint8_t* weights[tiles_at_once];  // of each tile [pairs][16][2]
@@ -35,7 +35,7 @@ inline void multiply_rows(const Matrix& matrix, const Pairs& pairs, const uint16
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
             const uint8_t* from = pairs.weights[t] + int64_t{pair} * pair_bytes;
-            if (num_rows <= 4) __builtin_prefetch(from + prefetch_pair_bytes);
+            __builtin_prefetch(from + prefetch_pair_bytes);
             weights[t] = load_ints(from);
         }
 #pragma GCC unroll 16
@@ -74,7 +74,7 @@ void multiply_bfloat16(const Matrix& matrix, const uint16_t* x, int64_t stride, 
             pairs.weights[t] = matrix.tile(tile + t < part.end_tile ? tile + t : tile);
         }
         for (int row = part.first_row; row < part.end_row;) {
-            const int num_rows = next_rows(part.end_row - row, float_rows_at_once);
+            const int num_rows = next_rows(part.end_row - row, float_rows_at_once, float_rows_at_once);
             for_rows[num_rows](matrix, pairs, x + row * stride, stride, row, some, to);
             row += num_rows;
         }

@@ -11,14 +11,23 @@ namespace forebay {
 namespace FOREBAY_ISA {
 namespace {
 
-// For more rows it is worth unpacking records of four bits.
-constexpr int packed_rows = 2 * code_rows_at_once;
+// The next tiles are fetched while these are multiplied, if that is not too far ahead; of few rows
+// not farther than memory takes to answer, of more as far as the nearest cache reaches.
+inline Units units(const Matrix& matrix, int num_rows) {
+    constexpr int64_t near_bytes = 16 * 1024, far_bytes = 32 * 1024, few_bytes = 2048;
+    const int64_t tiles_bytes = tiles_at_once * matrix.tile_bytes();
+    const int64_t most = num_rows <= most_code_rows ? near_bytes : far_bytes;
+    const int64_t ahead = tiles_bytes <= most ? tiles_bytes : few_bytes;
+    const int64_t group_bytes = matrix.record_bytes() * matrix.group_size / block_inputs;
+    return {matrix.num_units(), matrix.group_size / matrix.unit_inputs(), ahead,
+            ahead * 2 * tile_outputs / group_bytes};
+}
 
 template <class V, int num_rows>
 inline void multiply_rows(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x, int row,
                           const Part& part, const Destination& to) {
     CodesKernel<V, num_rows> kernel;
-    kernel.run(tiles, {matrix.num_units(), matrix.group_size / matrix.unit_inputs()}, x, row);
+    kernel.run(tiles, units(matrix, part.end_row - part.first_row), x, row);
     for (int t = 0; t < tiles_at_once && part.first_tile + t < part.end_tile; ++t) {
         for (int r = 0; r < num_rows; ++r) {
             finish(kernel.sums[t][r], row + r, part.first_tile + t, matrix.num_outputs, to);
@@ -34,10 +43,12 @@ inline MultiplyRows for_rows(int num_rows) {
     switch (num_rows) {
         case 1: return multiply_rows<V, 1>;
         case 2: return multiply_rows<V, 2>;
-        case 3: return multiply_rows<V, code_rows_at_once < 3 ? 1 : 3>;
-        case 4: return multiply_rows<V, code_rows_at_once < 4 ? 1 : 4>;
-        case 5: return multiply_rows<V, code_rows_at_once < 5 ? 1 : 5>;
-        default: return multiply_rows<V, code_rows_at_once < 6 ? 1 : 6>;
+        case 3: return multiply_rows<V, most_code_rows < 3 ? 1 : 3>;
+        case 4: return multiply_rows<V, most_code_rows < 4 ? 1 : 4>;
+        case 5: return multiply_rows<V, most_code_rows < 5 ? 1 : 5>;
+        case 6: return multiply_rows<V, most_code_rows < 6 ? 1 : 6>;
+        case 7: return multiply_rows<V, most_code_rows < 7 ? 1 : 7>;
+        default: return multiply_rows<V, most_code_rows < 8 ? 1 : 8>;
     }
 }
 
@@ -46,7 +57,7 @@ template <class V>
 inline void multiply_tiles(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x,
                            const Part& part, const Destination& to) {
     for (int row = part.first_row; row < part.end_row;) {
-        const int num_rows = next_rows(part.end_row - row, code_rows_at_once);
+        const int num_rows = next_rows(part.end_row - row, code_rows_at_once, most_code_rows);
         for_rows<V>(num_rows)(matrix, tiles, x, row, part, to);
         row += num_rows;
     }
@@ -76,9 +87,8 @@ inline MultiplyTiles choose(const Matrix& matrix, bool reads_packed) {
     return variant<8, false, zeros>(matrix);
 }
 
-inline bool reads_packed(const Matrix& matrix, int num_rows) {
-    if (matrix.bits == 8) return true;
-    return matrix.bits == 4 && num_rows <= packed_rows && matrix.group_size >= block_inputs;
+inline bool reads_packed(const Matrix& matrix) {
+    return matrix.bits == 8 || (matrix.bits == 4 && matrix.group_size >= block_inputs);
 }
 
 inline Tiles take_tiles(const Matrix& matrix, const Part& part, uint8_t* unpacked) {
@@ -101,7 +111,7 @@ inline Tiles take_tiles(const Matrix& matrix, const Part& part, uint8_t* unpacke
 template <ZeroKind zeros>
 inline void multiply_codes(const Matrix& matrix, const RoundedRows& x, const Part& part,
                            const Destination& to, uint8_t* scratch) {
-    const bool is_packed = reads_packed(matrix, part.end_row - part.first_row);
+    const bool is_packed = reads_packed(matrix);
     const MultiplyTiles multiply = choose<zeros>(matrix, is_packed);
     Part some = part;
     for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {

@@ -25,6 +25,9 @@ struct Tiles {
 struct Units {
     int num_units;
     int group_units;
+    // How far ahead codes are fetched into the cache, and scales, in bytes.
+    int64_t codes_ahead;
+    int64_t scales_ahead;
 };
 
 // What an instance is for. bits: 4, or 8 for records that are unpacked, too.
@@ -43,8 +46,6 @@ FB_INLINE int32_t int_at(const void* from) {
     return x;
 }
 
-constexpr int prefetch_bytes = 1536;
-
 template <class V, int num_rows>
 struct CodesKernel {
     static constexpr int unit_bytes = V::steps * V::bits * 8;
@@ -53,23 +54,35 @@ struct CodesKernel {
     Floats sums[tiles_at_once][num_rows];
 
     void run(const Tiles& tiles, const Units& units, const RoundedRows& x, int first_row) {
-        for (auto& of_tile : sums) {
+        // Here, and not in the object, they stay in registers.
+        Floats local[tiles_at_once][num_rows];
+#pragma GCC unroll 2
+        for (auto& of_tile : local) {
+#pragma GCC unroll 16
             for (auto& sum : of_tile) sum = zero_floats();
         }
         x_ = &x;
         first_row_ = first_row;
+        ahead_ = units.codes_ahead;
+        scales_ahead_ = units.scales_ahead;
         int unit = 0;
         for (int group = 0; unit < units.num_units; ++group) {
             int end = unit + (V::is_grouped ? units.group_units : 1);
             end = end < units.num_units ? end : units.num_units;
-            add_group(tiles, group, unit, end);
+            add_group(tiles, group, unit, end, local);
             unit = end;
+        }
+#pragma GCC unroll 2
+        for (int t = 0; t < tiles_at_once; ++t) {
+#pragma GCC unroll 16
+            for (int r = 0; r < num_rows; ++r) sums[t][r] = local[t][r];
         }
     }
 
 private:
     const RoundedRows* x_;
     int first_row_;
+    int64_t ahead_, scales_ahead_;
 
     FB_INLINE const int8_t* inputs(int row, int unit) const {
         return x_->codes + int64_t{first_row_ + row} * x_->code_stride + unit * unit_inputs;
@@ -82,7 +95,8 @@ private:
                4 * (int64_t{first_row_ + row} * x_->unit_stride + unit);
     }
 
-    FB_INLINE void add_group(const Tiles& tiles, int group, int unit, int end) {
+    FB_INLINE void add_group(const Tiles& tiles, int group, int unit, int end,
+                             Floats (&local)[tiles_at_once][num_rows]) const {
         Floats of_group[tiles_at_once][num_rows];
         add_unit<true>(tiles, group, unit, of_group);
         if constexpr (V::is_grouped) {
@@ -90,14 +104,17 @@ private:
         }
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
-            const Floats scale = load_half(tiles.scales[t] + group * tile_outputs);
+            const uint16_t* from = tiles.scales[t] + group * tile_outputs;
+            __builtin_prefetch(reinterpret_cast<const uint8_t*>(from) + scales_ahead_);
+            const Floats scale = load_half(from);
 #pragma GCC unroll 16
-            for (int r = 0; r < num_rows; ++r) sums[t][r] = fma(of_group[t][r], scale, sums[t][r]);
+            for (int r = 0; r < num_rows; ++r) local[t][r] = fma(of_group[t][r], scale, local[t][r]);
         }
-        if constexpr (V::zeros == ZeroKind::mins) add_mins(tiles, group);
+        if constexpr (V::zeros == ZeroKind::mins) add_mins(tiles, group, local);
     }
 
-    FB_INLINE void add_mins(const Tiles& tiles, int group) {
+    FB_INLINE void add_mins(const Tiles& tiles, int group,
+                            Floats (&local)[tiles_at_once][num_rows]) const {
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
             const Floats min = load_half(reinterpret_cast<const uint16_t*>(tiles.zeros[t]) +
@@ -106,7 +123,7 @@ private:
             for (int r = 0; r < num_rows; ++r) {
                 float by;
                 std::memcpy(&by, offset(r, group), 4);
-                sums[t][r] = fma(min, spread(by), sums[t][r]);
+                local[t][r] = fma(min, spread(by), local[t][r]);
             }
         }
     }
@@ -131,7 +148,7 @@ private:
             for (int t = 0; t < tiles_at_once; ++t) {
                 const uint8_t* record = tiles.codes[t] + int64_t{unit} * unit_bytes;
                 if (V::bits == 8 || step % 2 == 0) {
-                    __builtin_prefetch(record + step * V::bits * 8 + prefetch_bytes);
+                    __builtin_prefetch(record + step * V::bits * 8 + ahead_);
                 }
                 codes[t] = load_step<V::bits>(record, step);
             }

@@ -23,9 +23,11 @@ FB_INLINE void finish(Floats sum, int row, int tile, int num_outputs, const Dest
     }
 }
 
-// How many rows to take next, so that the last turn is not of one row alone: most at most.
-FB_INLINE int next_rows(int num_left, int most) {
-    const int num_turns = (num_left + most - 1) / most;
+// How many rows to take next: all where there is a kernel for so many, else turns of about the same
+// size, the best for a kernel, so that the last is not of one row alone.
+FB_INLINE int next_rows(int num_left, int best, int most) {
+    if (num_left <= most) return num_left;
+    const int num_turns = (num_left + best - 1) / best;
     return (num_left + num_turns - 1) / num_turns;
 }
 

@@ -14,16 +14,62 @@ namespace {
 constexpr int turn_inputs = 256;
 constexpr int64_t turn_floats = int64_t{turn_inputs} * tile_outputs;
 
-// Weights of one turn: of each tile [inputs][16].
+// Weights of one turn, of each tile, for its inputs. ahead: how far those lie, in bytes, that come
+// next from memory; 0 where they come from the cache.
 struct Turn {
-    const float* weights[tiles_at_once];
+    const uint8_t* weights[tiles_at_once];
     int num_inputs;
+    int64_t ahead;
 };
 
-constexpr int prefetch_floats = 512;
+// How weights are read: [inputs][16] float32, or [pairs][16][2] bfloat16.
+struct FloatWeights {
+    FB_INLINE static Floats load_input(const uint8_t* weights, int k) {
+        const uint8_t* from = weights + int64_t{k} * run_bytes;
+        return load(reinterpret_cast<const float*>(from));
+    }
+    FB_INLINE static const uint8_t* pair(const uint8_t* weights, int k) {
+        return weights + int64_t{k} * run_bytes;
+    }
+    static constexpr int lines_a_pair = 2;
+};
+struct Bfloat16Weights {
+    FB_INLINE static Floats load_input(const uint8_t* weights, int k) {
+        const Ints both = load_ints(pair(weights, k));
+        return k % 2 == 0 ? low_bfloat16(both) : high_bfloat16(both);
+    }
+    FB_INLINE static const uint8_t* pair(const uint8_t* weights, int k) {
+        return weights + int64_t{k / 2} * run_bytes;
+    }
+    static constexpr int lines_a_pair = 1;
+};
+
+template <class Weights, int num_rows>
+FB_INLINE void add_input(const Turn& turn, int k, const float* x, int64_t stride,
+                         Floats (&sum)[num_rows][tiles_at_once]) {
+    Floats weights[tiles_at_once];
+#pragma GCC unroll 2
+    for (int t = 0; t < tiles_at_once; ++t) weights[t] = Weights::load_input(turn.weights[t], k);
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) {
+        const Floats input = spread(x[r * stride + k]);
+#pragma GCC unroll 2
+        for (int t = 0; t < tiles_at_once; ++t) sum[r][t] = fma(weights[t], input, sum[r][t]);
+    }
+}
+
+template <class Weights>
+FB_INLINE void fetch_ahead(const Turn& turn, int k) {
+#pragma GCC unroll 2
+    for (int t = 0; t < tiles_at_once; ++t) {
+        const uint8_t* from = Weights::pair(turn.weights[t], k) + turn.ahead;
+#pragma GCC unroll 2
+        for (int i = 0; i < Weights::lines_a_pair; ++i) __builtin_prefetch(from + i * run_bytes);
+    }
+}
 
 // sums [num_rows][tiles_at_once][16], added to.
-template <int num_rows>
+template <class Weights, int num_rows>
 inline void add_products(const Turn& turn, const float* x, int64_t stride, float* sums) {
     Floats sum[num_rows][tiles_at_once];
 #pragma GCC unroll 16
@@ -33,21 +79,13 @@ inline void add_products(const Turn& turn, const float* x, int64_t stride, float
             sum[r][t] = load(sums + (r * tiles_at_once + t) * tile_outputs);
         }
     }
-    for (int k = 0; k < turn.num_inputs; ++k) {
-        Floats weights[tiles_at_once];
-#pragma GCC unroll 2
-        for (int t = 0; t < tiles_at_once; ++t) {
-            const float* from = turn.weights[t] + int64_t{k} * tile_outputs;
-            if (num_rows <= 4) __builtin_prefetch(from + prefetch_floats);
-            weights[t] = load(from);
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < num_rows; ++r) {
-            const Floats input = spread(x[r * stride + k]);
-#pragma GCC unroll 2
-            for (int t = 0; t < tiles_at_once; ++t) sum[r][t] = fma(weights[t], input, sum[r][t]);
-        }
+    int k = 0;
+    for (; k + 1 < turn.num_inputs; k += 2) {
+        fetch_ahead<Weights>(turn, k);
+        add_input<Weights, num_rows>(turn, k, x, stride, sum);
+        add_input<Weights, num_rows>(turn, k + 1, x, stride, sum);
     }
+    if (k < turn.num_inputs) add_input<Weights, num_rows>(turn, k, x, stride, sum);
 #pragma GCC unroll 16
     for (int r = 0; r < num_rows; ++r) {
 #pragma GCC unroll 2
@@ -57,25 +95,31 @@ inline void add_products(const Turn& turn, const float* x, int64_t stride, float
     }
 }
 
+// Up to so many rows bfloat16 is read where it lies, and becomes float32 for each turn anew.
+constexpr int packed_rows = float_rows_at_once < 4 ? float_rows_at_once : 4;
+
+inline bool reads_packed(const Matrix& matrix, int num_rows) {
+    return matrix.format == Format::bfloat16 && num_rows <= packed_rows;
+}
+
 using AddProducts = void (*)(const Turn&, const float*, int64_t, float*);
 
-inline AddProducts for_rows(int num_rows) {
-    constexpr int most = float_rows_at_once;
-    switch (num_rows) {
-        case 1: return add_products<1>;
-        case 2: return add_products<2>;
-        case 3: return add_products<most < 3 ? 1 : 3>;
-        case 4: return add_products<most < 4 ? 1 : 4>;
-        case 5: return add_products<most < 5 ? 1 : 5>;
-        case 6: return add_products<most < 6 ? 1 : 6>;
-        case 7: return add_products<most < 7 ? 1 : 7>;
-        case 8: return add_products<most < 8 ? 1 : 8>;
-        case 9: return add_products<most < 9 ? 1 : 9>;
-        case 10: return add_products<most < 10 ? 1 : 10>;
-        case 11: return add_products<most < 11 ? 1 : 11>;
-        default: return add_products<most < 12 ? 1 : 12>;
-    }
+template <int num_rows>
+constexpr AddProducts of_floats() {
+    return add_products<FloatWeights, (num_rows > float_rows_at_once ? 1 : num_rows)>;
 }
+template <int num_rows>
+constexpr AddProducts of_bfloat16() {
+    return add_products<Bfloat16Weights, (num_rows > packed_rows ? 1 : num_rows)>;
+}
+
+// By the number of rows.
+constexpr AddProducts from_floats[] = {
+    nullptr,        of_floats<1>(), of_floats<2>(),  of_floats<3>(),  of_floats<4>(),
+    of_floats<5>(), of_floats<6>(), of_floats<7>(),  of_floats<8>(),  of_floats<9>(),
+    of_floats<10>(), of_floats<11>(), of_floats<12>()};
+constexpr AddProducts from_bfloat16[] = {nullptr, of_bfloat16<1>(), of_bfloat16<2>(),
+                                         of_bfloat16<3>(), of_bfloat16<4>()};
 
 inline void unpack_bfloat16(const uint8_t* pairs, int num_pairs, float* out) {
     for (int pair = 0; pair < num_pairs; ++pair, pairs += run_bytes, out += 2 * tile_outputs) {
@@ -120,23 +164,19 @@ inline void unpack_codes(const Matrix& matrix, int tile, int block, int num_bloc
     }
 }
 
-// Where the weights of a tile's inputs from `first` on are float32.
-inline const float* take_weights(const Matrix& matrix, int tile, int first, int num_inputs,
-                                 float* unpacked) {
-    switch (matrix.format) {
-        case Format::float32:
-            return reinterpret_cast<const float*>(matrix.tile(tile)) +
-                   int64_t{first} * tile_outputs;
-        case Format::bfloat16:
-            unpack_bfloat16(matrix.tile(tile) + first / 2 * run_bytes, (num_inputs + 1) / 2,
-                            unpacked);
-            return unpacked;
-        case Format::codes:
-            unpack_codes(matrix, tile, first / block_inputs,
-                         (num_inputs + block_inputs - 1) / block_inputs, unpacked);
-            return unpacked;
+// Where the weights of a tile's inputs from `first` on are float32, if they are not read packed.
+inline const uint8_t* take_weights(const Matrix& matrix, int tile, int first, int num_inputs,
+                                   float* unpacked) {
+    const int64_t lines = matrix.format == Format::float32 ? first : first / 2;
+    const uint8_t* packed = matrix.tile(tile) + lines * run_bytes;
+    if (matrix.format == Format::float32 || unpacked == nullptr) return packed;
+    if (matrix.format == Format::bfloat16) {
+        unpack_bfloat16(packed, (num_inputs + 1) / 2, unpacked);
+    } else {
+        unpack_codes(matrix, tile, first / block_inputs,
+                     (num_inputs + block_inputs - 1) / block_inputs, unpacked);
     }
-    return unpacked;
+    return reinterpret_cast<const uint8_t*>(unpacked);
 }
 
 struct Inputs {
@@ -145,11 +185,11 @@ struct Inputs {
 };
 
 // Adds one turn's products for all rows of the part; sums [rows][tiles_at_once][16].
-inline void add_turn(const Turn& turn, const Inputs& inputs, int first, const Part& part,
-                     float* sums) {
+inline void add_turn(const Turn& turn, const AddProducts* by_rows, const Inputs& inputs, int first,
+                     const Part& part, float* sums) {
     for (int row = part.first_row; row < part.end_row;) {
-        const int num_rows = next_rows(part.end_row - row, float_rows_at_once);
-        for_rows(num_rows)(turn, inputs.x + row * inputs.stride + first, inputs.stride, sums);
+        const int num_rows = next_rows(part.end_row - row, float_rows_at_once, float_rows_at_once);
+        by_rows[num_rows](turn, inputs.x + row * inputs.stride + first, inputs.stride, sums);
         row += num_rows;
         sums += num_rows * tiles_at_once * tile_outputs;
     }
@@ -159,16 +199,21 @@ inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Par
                            float* sums, float* unpacked) {
     const int64_t num_sums = int64_t{part.end_row - part.first_row} * tiles_at_once * tile_outputs;
     for (int64_t i = 0; i < num_sums; i += tile_outputs) store(sums + i, zero_floats());
+    const bool is_packed = reads_packed(matrix, part.end_row - part.first_row);
+    const AddProducts* by_rows = is_packed ? from_bfloat16 : from_floats;
+    const int64_t input_bytes = matrix.format == Format::float32 ? run_bytes
+                                : is_packed                      ? run_bytes / 2
+                                                                 : 0;
     for (int first = 0; first < matrix.num_stored; first += turn_inputs) {
         const int num_left = matrix.num_stored - first;
-        Turn turn{{}, num_left < turn_inputs ? num_left : turn_inputs};
+        Turn turn{{}, num_left < turn_inputs ? num_left : turn_inputs, turn_inputs * input_bytes};
         for (int t = 0; t < tiles_at_once; ++t) {
             const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
                                                                  : part.end_tile - 1;
-            turn.weights[t] =
-                take_weights(matrix, tile, first, turn.num_inputs, unpacked + t * turn_floats);
+            turn.weights[t] = take_weights(matrix, tile, first, turn.num_inputs,
+                                           is_packed ? nullptr : unpacked + t * turn_floats);
         }
-        add_turn(turn, inputs, first, part, sums);
+        add_turn(turn, by_rows, inputs, first, part, sums);
     }
 }
 

@@ -20,6 +20,7 @@ using Bytes = Ints;
 // What fits into 16 registers.
 constexpr int tiles_at_once = 1;
 constexpr int code_rows_at_once = 3;
+constexpr int most_code_rows = 4;  // some sums wait in memory
 constexpr int float_rows_at_once = 6;
 constexpr int unrolled_steps = 8;
 

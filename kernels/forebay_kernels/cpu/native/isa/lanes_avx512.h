@@ -21,6 +21,7 @@ using Bytes = __m512i;
 // What fits into 32 registers: accumulators, two tiles' weights and an input.
 constexpr int tiles_at_once = 2;
 constexpr int code_rows_at_once = 6;
+constexpr int most_code_rows = 8;  // some sums wait in memory
 constexpr int float_rows_at_once = 12;
 constexpr int unrolled_steps = 8;
 

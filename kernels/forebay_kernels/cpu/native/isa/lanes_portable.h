@@ -21,6 +21,7 @@ struct Bytes {
 
 constexpr int tiles_at_once = 1;
 constexpr int code_rows_at_once = 2;
+constexpr int most_code_rows = 2;  // some sums wait in memory
 constexpr int float_rows_at_once = 2;
 constexpr int unrolled_steps = 1;  // to compile in seconds
 
