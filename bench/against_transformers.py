@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forebay_runtime.start.threads import usable_cpus, wait_passively
+from forebay_kernels.usable_cpus import usable_cpus
+from forebay_runtime.start.threads import prepare_libraries
 
-wait_passively()
+prepare_libraries()
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "e2e/lib"), str(ROOT / "tests/lib")]

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from forebay_runtime.start.threads import wait_passively
+from forebay_runtime.start.threads import prepare_libraries
 
-wait_passively()
+prepare_libraries()
 
 import torch  # noqa: E402
 from cpu_parts import attention, products, whole_model  # noqa: E402

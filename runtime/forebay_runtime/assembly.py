@@ -15,6 +15,7 @@ from forebay_budget.terms import (
     cpu_attention_token_bytes,
     kv_token_bytes,
 )
+from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.drafting.draft_model import DraftModel
 from forebay_runtime.engine import Engine, Widths
@@ -58,7 +59,6 @@ from forebay_runtime.start.rank_assembly import (
     set_threads,
 )
 from forebay_runtime.start.refusals import check_topology
-from forebay_runtime.start.threads import usable_cpus
 from forebay_runtime.warming import Warming
 
 logger = logging.getLogger(__name__)

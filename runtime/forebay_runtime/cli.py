@@ -138,6 +138,9 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     # Its warnings are of what clients sent, and of packages that it could do with.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    from forebay_runtime.start.threads import prepare_libraries
+
+    prepare_libraries()
     try:
         from forebay_runtime.server.loader import load_model
         from forebay_runtime.server.process import leave, run_server

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import weakref
 from functools import cache
 
 from forebay_kernels.cpu.library import native
 from forebay_kernels.cpu.thread_pool import ThreadPool
+from forebay_kernels.usable_cpus import usable_cpus
 
 
 class Workspace:
@@ -42,7 +42,7 @@ def own_workspace() -> Workspace:
 
 @cache
 def _process_pool() -> ThreadPool:
-    return ThreadPool(len(os.sched_getaffinity(0)))
+    return ThreadPool(usable_cpus())
 
 
 _of_thread = threading.local()

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from forebay_runtime.parallel.vitals import Vitals, die_with
-from forebay_runtime.start.threads import wait_passively
+from forebay_runtime.start.threads import prepare_libraries
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     )
     vitals = Vitals(socket.socket(fileno=pulse_fd))
     orders: Connection[Any, Any] = Connection(orders_fd)
-    wait_passively()
+    prepare_libraries()
     # Slow to import, so only now: a rank that is stopped before it is tied to rank 0 outlives it.
     from forebay_runtime.parallel.messages import Answer
     from forebay_runtime.parallel.rank_part import RankPart

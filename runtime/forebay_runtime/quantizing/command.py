@@ -12,6 +12,7 @@ import torch
 from forebay_budget.inspection import Inspection, ModelError
 from forebay_budget.locate import is_gguf, locate_model
 from forebay_budget.quantity import format_bytes
+from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.loading.hub import download_model
 from forebay_runtime.quantizing.calibration import read_samples
@@ -24,7 +25,6 @@ from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.settings import QuantizeSettings, check_model
 from forebay_runtime.quantizing.text_files import copy_text_files, end_tokens, write_text_files
 from forebay_runtime.server.loader import read_text_parts
-from forebay_runtime.start.threads import usable_cpus
 from forebay_runtime.text.tokenizer import TokenizerError
 
 

@@ -22,7 +22,6 @@ from forebay_runtime.server.draft_source import find_draft
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Listener, Model, Words
 from forebay_runtime.start.refusals import check_topology
-from forebay_runtime.start.threads import wait_passively
 from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 
@@ -37,7 +36,6 @@ def load_model(
     cause.
     """
     path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
-    wait_passively()
     _check_sizes(path, config)
     # The other ranks first, as they have much to import.
     followers = start_followers(config, None if listener is None else listener.on_loss)

@@ -6,10 +6,10 @@ import torch
 
 from forebay_kernels.choice import uses_triton
 from forebay_kernels.cpu.library import isa_in_use, native
+from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import NativeForm
-from forebay_runtime.start.threads import usable_cpus
 
 _BFLOAT16_ISAS = ("avx512_bf16",)
 """The sets of instructions that multiply bfloat16; others would widen it in each product."""

@@ -18,6 +18,7 @@ from forebay_budget.terms import (
     kv_token_bytes,
 )
 from forebay_kernels.gpu.architecture import architecture_of
+from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description
@@ -33,7 +34,6 @@ from forebay_runtime.start.gpu_room import allowed_bytes, cache_room_bytes
 from forebay_runtime.start.host_memory import check_room
 from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.out_of_memory import explain_out_of_memory
-from forebay_runtime.start.threads import usable_cpus
 
 logger = logging.getLogger(__name__)
 
