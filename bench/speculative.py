@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--draft", help="a draft model, instead of n-grams")
     parser.add_argument("--num-speculative-tokens", type=int, default=5)
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--output-tokens", type=int, default=128)
@@ -86,7 +87,7 @@ def main() -> None:
     print(f"| {' | '.join(_COLUMNS)} |")
     print("|---" * len(_COLUMNS) + "|")
     rows = []
-    for text in TEXTS:
+    for text in args.texts:
         for num_requests in args.requests:
             for temperature in (0.0, 0.7):
                 case = Case(text, num_requests, temperature)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from engine_play import load_engine, play, play_alone, tokens_of
+from forebay_budget.speculative_config import SpeculativeConfig
 from forebay_runtime.parallel.followers import Followers
+from forebay_runtime.request import Request, SamplingParams
 from parallel_play import FLAGS, check_same, check_spread, requests
 from smollm2 import smollm2_path
 from tiny_model import FAMILIES
@@ -87,3 +89,23 @@ def test_the_real_model_says_the_same_over_three_ranks(followers: Followers) -> 
     expected = play(load_engine(smollm2_path(), **flags), requests(49_152, 6))
     engine = load_engine(smollm2_path(), followers, tensor_parallel_size=3, **flags)
     check_same(play(engine, requests(49_152, 6)), expected)
+
+
+@pytest.mark.parametrize(("tp", "pp"), [(2, 1), (1, 2)], ids=["shards", "stages"])
+def test_tokens_proposed_from_the_text_are_tried_on_all_ranks(
+    make_model: Callable[..., Path], followers: Followers, tp: int, pp: int
+) -> None:
+    """Each prompt repeats itself; nothing is scored, as what is scored gets no proposals."""
+
+    def asked() -> list[Request]:
+        sampling = SamplingParams(24, temperature=0, ignore_eos=True)
+        return [Request(str(n), [5 + n, 9, 2, 7] * 5, sampling) for n in range(3)]
+
+    path, spread = make_model("llama"), {"tensor_parallel_size": tp, "pipeline_parallel_size": pp}
+    proposing = SpeculativeConfig("ngram", 3, prompt_lookup_min=1, prompt_lookup_max=3)
+    flags = {**FLAGS, "max_num_batched_tokens": 32}
+    expected = play(load_engine(path, **flags), asked())
+    engine = load_engine(path, followers, speculative=proposing, **spread, **flags)
+    check_same(play(engine, asked()), expected)
+    counts = engine.load_now().speculated
+    assert counts is not None and counts.num_proposed_tokens > 0
