@@ -20,7 +20,7 @@ from torch import Tensor
 
 from forebay_runtime.quantizing.refusal import QuantizeError
 
-_SHARD_BYTES = 2 * 1024**3
+_SHARD_BYTES = 1024**3
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"
 
