@@ -5,7 +5,8 @@ It is held only while a matrix is read; products take packed forms of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,6 +47,38 @@ class CodeMatrix:
         if self.mins is not None:
             weight.add_(_spread(self.mins))
         return weight.flatten(1)
+
+
+def can_merge(one: CodeMatrix, other: CodeMatrix) -> bool:
+    """Are they of the same inputs, bits, groups and kind of zero, so that merge_rows takes them?"""
+    return _kind(one) == _kind(other)
+
+
+def merge_rows(parts: Sequence[CodeMatrix]) -> CodeMatrix:
+    """Several matrices over the same inputs as one, outputs in the order of the parts.
+
+    Raises: ValueError if they are of different kinds, and so cannot be one.
+    """
+    first = parts[0]
+    if not all(can_merge(first, other) for other in parts[1:]):
+        raise ValueError("matrices of codes that differ in kind cannot be one; keep them apart")
+    return replace(
+        first,
+        codes=torch.cat([part.codes for part in parts]),
+        scales=torch.cat([part.scales for part in parts], 1),
+        zeros=_join([part.zeros for part in parts]),
+        mins=_join([part.mins for part in parts]),
+    )
+
+
+def _kind(matrix: CodeMatrix) -> tuple[int, int, int, bool, bool]:
+    has_zeros, has_mins = matrix.zeros is not None, matrix.mins is not None
+    return matrix.num_inputs, matrix.bits, matrix.group_size, has_zeros, has_mins
+
+
+def _join(parts: Sequence[Tensor | None]) -> Tensor | None:
+    given = [part for part in parts if part is not None]
+    return torch.cat(given, 1) if given else None
 
 
 def _spread(numbers: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 Names come from the gguf package, so that they are not our reader's own.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import gguf
 import numpy as np
 import torch
 from transformers import PreTrainedModel
+
+from ggml_blocks import quantise
 
 Array = np.ndarray[Any, Any]
 
@@ -32,10 +35,10 @@ _ARCHITECTURES = {
 def write_gguf(
     path: Path,
     model: PreTrainedModel,
-    kind: gguf.GGMLQuantizationType,
+    kinds: Sequence[gguf.GGMLQuantizationType],
     metadata: Mapping[str, Any],
 ) -> None:
-    """Write a model, and put into it what a reader gets."""
+    """Write a model, and put into it what a reader gets; its matrices take the kinds in turn."""
     config: Any = model.config
     architecture = _ARCHITECTURES[config.model_type]
     writer = gguf.GGUFWriter(path, architecture)
@@ -45,9 +48,10 @@ def write_gguf(
     for key, value in metadata.items():
         writer.add_string(key, value)
     names = _name_map(architecture, config.num_hidden_layers)
+    turns = itertools.cycle(kinds)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            _write(writer, names, (name, parameter), (kind, config, architecture))
+            _write(writer, names, (name, parameter), (turns, config, architecture))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -137,18 +141,18 @@ def _write(
     writer: gguf.GGUFWriter,
     names: Callable[[str], str],
     tensor: tuple[str, torch.Tensor],
-    how: tuple[gguf.GGMLQuantizationType, Any, str],
+    how: tuple[Iterator[gguf.GGMLQuantizationType], Any, str],
 ) -> None:
     """Add one parameter, or two where experts' gate and up are one; it becomes what is read."""
     name, parameter = tensor
-    kind, config, architecture = how
+    kinds, config, architecture = how
     if name.endswith("experts.gate_up_proj"):
         block = name.removesuffix("gate_up_proj")
         for part, half in zip(("gate", "up"), parameter.chunk(2, 1), strict=True):
-            half.copy_(_store(writer, names(f"{block}{part}_proj.weight"), half, kind))
+            half.copy_(_store(writer, names(f"{block}{part}_proj.weight"), half, kinds))
         return
     if name.endswith("experts.down_proj"):
-        parameter.copy_(_store(writer, names(f"{name}.weight"), parameter, kind))
+        parameter.copy_(_store(writer, names(f"{name}.weight"), parameter, kinds))
         return
     stored_name = names(name)
     part = name.split(".")[-2]
@@ -156,27 +160,31 @@ def _write(
     if architecture == "llama" and part in heads:
         parameter.copy_(
             _separate(
-                _store(writer, stored_name, _interleave(parameter, heads[part]), kind), heads[part]
+                _store(writer, stored_name, _interleave(parameter, heads[part]), kinds), heads[part]
             )
         )
     elif architecture.startswith("gemma") and name.endswith("norm.weight"):
-        parameter.copy_(_store(writer, stored_name, parameter + 1, kind) - 1)
+        parameter.copy_(_store(writer, stored_name, parameter + 1, kinds) - 1)
     else:
         # A matrix of one row is written as a vector.
         squeezed = parameter.squeeze(0)
-        parameter.copy_(_store(writer, stored_name, squeezed, kind).view(parameter.shape))
+        parameter.copy_(_store(writer, stored_name, squeezed, kinds).view(parameter.shape))
 
 
 def _store(
-    writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor, kind: gguf.GGMLQuantizationType
+    writer: gguf.GGUFWriter,
+    name: str,
+    tensor: torch.Tensor,
+    kinds: Iterator[gguf.GGMLQuantizationType],
 ) -> torch.Tensor:
     """Add one tensor, and return what a reader gets."""
     values = np.ascontiguousarray(tensor.detach().numpy())
-    if values.ndim == 1 or "ffn_gate_inp" in name:
-        kind = gguf.GGMLQuantizationType.F32
-    stored = gguf.quantize(values, kind)
+    kind = gguf.GGMLQuantizationType.F32
+    if values.ndim > 1 and "ffn_gate_inp" not in name:
+        kind = next(kinds)
+    stored, read = quantise(values, kind)
     writer.add_tensor(name, stored, raw_dtype=kind)
-    return torch.from_numpy(gguf.dequantize(stored, kind).reshape(values.shape).copy())
+    return torch.from_numpy(read.copy())
 
 
 def _interleave(rows: torch.Tensor, num_heads: int) -> torch.Tensor:

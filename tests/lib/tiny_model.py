@@ -109,14 +109,15 @@ def save_tiny(folder: Path, family: str = "llama", **sizes: Any) -> PreTrainedMo
 
 
 def save_gguf(
-    path: Path, model: PreTrainedModel, kind: gguf.GGMLQuantizationType, **metadata: Any
+    path: Path, model: PreTrainedModel, *kinds: gguf.GGMLQuantizationType, **metadata: Any
 ) -> None:
-    """Write a model as GGUF with every matrix in one type, as llama.cpp's conversion lays it out.
+    """Write a model as GGUF, its matrices in the types in turn, as llama.cpp's conversion lays it
+    out.
 
     The model's own weights are replaced by what the file's reader makes of them, so that it stays
     the oracle whatever the type loses.
     """
-    write_gguf(path, model, kind, metadata)
+    write_gguf(path, model, kinds, metadata)
 
 
 def reference_logits(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:

@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from forebay_kernels.code_matrix import CodeMatrix
 from forebay_kernels.cpu.native_structs import (
     FORMATS,
     ZERO_KINDS,
@@ -201,6 +202,12 @@ def pack_quant(matrix: QuantMatrix) -> PackedMatrix:
     return pack_codes(
         matrix.codes(), meaning, num_inputs=matrix.num_inputs, input_order=matrix.input_order
     )
+
+
+def pack_coded(matrix: CodeMatrix) -> PackedMatrix:
+    """A matrix of codes as a file has them."""
+    meaning = CodeScales(matrix.bits, matrix.group_size, matrix.scales, matrix.zeros, matrix.mins)
+    return pack_codes(matrix.codes, meaning)
 
 
 def merge_rows(parts: Sequence[PackedMatrix]) -> list[PackedMatrix]:

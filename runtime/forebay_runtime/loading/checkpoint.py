@@ -14,6 +14,7 @@ from torch import Tensor
 from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelError
 from forebay_budget.locate import is_gguf
+from forebay_kernels.code_matrix import CodeMatrix
 from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.loading.random_weights import RandomCheckpoint, has_random_weights
 
@@ -56,6 +57,24 @@ class PackedCheckpoint(Protocol):
         """
 
 
+@runtime_checkable
+class CodedCheckpoint(Checkpoint, Protocol):
+    """A Checkpoint whose matrices may be quantised number by number, as GGUF's are."""
+
+    def has_codes(self, name: str) -> bool:
+        """Is there a matrix of this name, and is it stored as codes?"""
+
+    def read_codes(self, name: str, rows: slice = ALL, columns: slice = ALL) -> CodeMatrix:
+        """A matrix, or a part of it, as the codes that it is stored as.
+
+        columns: in steps of CODE_STEP.
+        """
+
+
+CODE_STEP = 32
+"""Inputs after which a group of every format ends."""
+
+
 def open_checkpoint(path: Path, blueprint: Blueprint) -> Checkpoint:
     """Open what locate_model found: a GGUF file or a folder of safetensors, or one of neither.
 
@@ -77,11 +96,19 @@ def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor, cut: Cut | None 
 
     Raises: ModelError naming a tensor that is missing, or whose shape is not out's, or cut's.
     """
+    cut = cut or Cut(tuple(out.shape))
+    check_shape(checkpoint, name, cut)
+    if out.numel():
+        checkpoint.read_into(name, out, cut.rows, cut.columns)
+    return out
+
+
+def check_shape(checkpoint: Checkpoint, name: str, cut: Cut) -> None:
+    """Raises: ModelError naming a tensor that is missing, or whose shape is not cut's."""
     if not checkpoint.has(name):
         raise ModelError(
             "IncompleteModel", f"The checkpoint has no tensor {checkpoint.stored_name(name)}."
         )
-    cut = cut or Cut(tuple(out.shape))
     # A matrix of one row may be stored as a vector.
     if cut.shape not in (stored := checkpoint.shape(name), (1, *stored)):
         raise ModelError(
@@ -89,6 +116,3 @@ def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor, cut: Cut | None 
             f"{checkpoint.stored_name(name)} has the shape {list(stored)}, but by "
             f"the model's configuration it should have {list(cut.shape)}.",
         )
-    if out.numel():
-        checkpoint.read_into(name, out, cut.rows, cut.columns)
-    return out

@@ -87,7 +87,7 @@ class GgufCheckpoint:
         return tensor.ggml_type_name in CODED_TYPES
 
     def read_codes(self, name: str, rows: slice = ALL, columns: slice = ALL) -> CodeMatrix:
-        """A matrix, or a part of it, as the codes that it is stored as; columns in whole groups."""
+        """A matrix, or a part of it, as the codes that it is stored as; columns in steps of 32."""
         tensor, raw = self._raw_part(name, rows)
         return read_codes(raw, tensor.ggml_type_name, None if columns == ALL else columns)
 

@@ -10,17 +10,25 @@ from torch import Tensor
 from forebay_budget.inspection import ModelError
 from forebay_budget.packing import Packing
 from forebay_budget.rounding import choose_group_size, has_zeros, rounds_part
+from forebay_kernels.code_matrix import CodeMatrix
 from forebay_kernels.quant_matrix import QuantMatrix, quantise
-from forebay_runtime.loading.checkpoint import Checkpoint, PackedCheckpoint, read_tensor
-from forebay_runtime.loading.cut import Cut
+from forebay_runtime.loading.checkpoint import (
+    CODE_STEP,
+    Checkpoint,
+    CodedCheckpoint,
+    PackedCheckpoint,
+    check_shape,
+    read_tensor,
+)
+from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.loading.packed_matrices import PackedSource
 from forebay_runtime.models.placement import Placement
 
-Format = Literal["plain", "packed", "rounded"]
+Format = Literal["plain", "packed", "coded", "rounded"]
 
 
 class MatrixFormats:
-    """A checkpoint's matrices, each as it is packed, or rounded as it is read, or plain."""
+    """A checkpoint's matrices, each packed or coded as it is, rounded as it is read, or plain."""
 
     def __init__(
         self, checkpoint: Checkpoint, placement: Placement, packing: Packing | None
@@ -31,6 +39,9 @@ class MatrixFormats:
         self._packed = None
         if packing is not None and isinstance(checkpoint, PackedCheckpoint):
             self._packed = PackedSource(checkpoint, packing, placement.device, placement.dtype)
+        self._coded = None
+        if placement.native is not None and isinstance(checkpoint, CodedCheckpoint):
+            self._coded = checkpoint
 
     @property
     def quantizes_activations(self) -> bool:
@@ -42,9 +53,12 @@ class MatrixFormats:
         if self._packed is not None and self._packed.has(name):
             return "packed"
         is_rounded = self._placement.rounded_bits is not None
-        return "rounded" if is_rounded and rounds_part(name.rpartition(".")[2]) else "plain"
+        if is_rounded and rounds_part(name.rpartition(".")[2]):
+            return "rounded"
+        is_coded = self._coded is not None and self._coded.has_codes(f"{name}.weight")
+        return "coded" if is_coded else "plain"
 
-    def read(self, name: str, cut: Cut) -> Tensor | QuantMatrix:
+    def read(self, name: str, cut: Cut) -> Tensor | QuantMatrix | CodeMatrix:
         """This rank's part of a matrix; cut has the shape of all of it.
 
         Raises: ModelError.
@@ -52,8 +66,21 @@ class MatrixFormats:
         form = self.choose(name)
         if form == "packed" and self._packed is not None:
             return self._packed.read(name, cut)
+        coded = self.read_codes(f"{name}.weight", cut) if form == "coded" else None
+        if coded is not None:
+            return coded
         weight = read_tensor(self._checkpoint, f"{name}.weight", self._empty(cut), cut)
-        return weight if form == "plain" else self._round(name, weight, cut.shape[1])
+        return self._round(name, weight, cut.shape[1]) if form == "rounded" else weight
+
+    def read_codes(self, name: str, cut: Cut) -> CodeMatrix | None:
+        """This rank's part of a tensor as codes; None if it is none, or cannot be cut as such.
+
+        Raises: ModelError.
+        """
+        if self._coded is None or not self._coded.has_codes(name) or not _is_in_steps(cut):
+            return None
+        check_shape(self._coded, name, cut)
+        return self._coded.read_codes(name, cut.rows, cut.columns)
 
     def _round(self, name: str, weight: Tensor, num_inputs: int) -> QuantMatrix:
         """Round to nearest; a rank's part comes to the same numbers as in the whole matrix."""
@@ -72,3 +99,8 @@ class MatrixFormats:
             for size, part in zip(cut.shape, (cut.rows, cut.columns), strict=True)
         ]
         return torch.empty(shape, dtype=self._placement.dtype, device=self._placement.device)
+
+
+def _is_in_steps(cut: Cut) -> bool:
+    """May these inputs be read as codes? A rank's share of them may begin within a group."""
+    return cut.columns == ALL or not (cut.columns.start % CODE_STEP or cut.columns.stop % CODE_STEP)

@@ -12,15 +12,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from forebay_kernels import ops
+from forebay_kernels import code_matrix, ops
+from forebay_kernels.code_matrix import CodeMatrix
 from forebay_kernels.cpu import packed_matrix
-from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_dense, pack_quant
+from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_coded, pack_dense, pack_quant
 from forebay_kernels.cpu.product import CpuLinear
 from forebay_kernels.quant_matrix import QuantMatrix, can_merge, merge_rows
 from forebay_runtime.models.link import Link
 from forebay_runtime.models.placement import NativeForm
 
-Matrix = Tensor | QuantMatrix | PackedMatrix
+Matrix = Tensor | QuantMatrix | CodeMatrix | PackedMatrix
 Table = Tensor | PackedMatrix
 """A matrix whose rows are looked up too."""
 
@@ -46,11 +47,11 @@ class Row:
 
     def __init__(self, parts: Sequence[Product]) -> None:
         self.num_bytes = sum(part.num_bytes for part in parts)
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
-        return ops.multiply_row(x, self._parts)
+        return ops.multiply_row(x, self.parts)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """The product plus residual [T, N]."""
@@ -107,14 +108,22 @@ def build_head(table: Table, native: NativeForm | None) -> Product:
 
 
 def _pack(matrices: Sequence[Matrix], native: NativeForm) -> list[list[Matrix]]:
-    packed = [_packed(matrix, native) for matrix in matrices]
+    packed = [_packed(same, native) for same in _runs(matrices)]
     return [[matrix] for matrix in packed_matrix.merge_rows(packed)]
 
 
-def _packed(matrix: Matrix, native: NativeForm) -> PackedMatrix:
-    if isinstance(matrix, Tensor):
-        return pack_dense(matrix.to(native.dtype))
-    return pack_quant(matrix) if isinstance(matrix, QuantMatrix) else matrix
+def _packed(same: list[Matrix], native: NativeForm) -> PackedMatrix:
+    """Matrices that can be one, packed as one: parts would get scales that do not go together."""
+    match same:
+        case [PackedMatrix() as matrix]:
+            return matrix
+        case [CodeMatrix(), *_]:
+            return pack_coded(
+                code_matrix.merge_rows([m for m in same if isinstance(m, CodeMatrix)])
+            )
+        case [QuantMatrix(), *_]:
+            return pack_quant(merge_rows([m for m in same if isinstance(m, QuantMatrix)]))
+    return pack_dense(torch.cat([m for m in same if isinstance(m, Tensor)]).to(native.dtype))
 
 
 def _runs(matrices: Sequence[Matrix]) -> list[list[Matrix]]:
@@ -131,6 +140,8 @@ def _runs(matrices: Sequence[Matrix]) -> list[list[Matrix]]:
 def _can_merge(one: Matrix, other: Matrix) -> bool:
     if isinstance(one, QuantMatrix) and isinstance(other, QuantMatrix):
         return can_merge(one, other)
+    if isinstance(one, CodeMatrix) and isinstance(other, CodeMatrix):
+        return code_matrix.can_merge(one, other)
     return isinstance(one, Tensor) and isinstance(other, Tensor)
 
 

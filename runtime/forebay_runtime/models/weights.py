@@ -10,7 +10,7 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
 from forebay_kernels import ops
-from forebay_kernels.cpu.packed_matrix import pack_dense
+from forebay_kernels.cpu.packed_matrix import pack_coded, pack_dense
 from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.models.link import ALONE, Link
@@ -64,8 +64,12 @@ class WeightReader:
         """This rank's num_own_rows of a matrix; those beyond its num_rows are zeros."""
         start = min(num_rows, self._link.shard.rank * num_own_rows)
         stop = min(num_rows, start + num_own_rows)
-        out = self._empty_matrix(num_own_rows, num_columns)
         cut = Cut((num_rows, num_columns), slice(start, stop))
+        if stop - start == num_own_rows:
+            codes = self._formats.read_codes(name, cut)
+            if codes is not None:
+                return pack_coded(codes)
+        out = self._empty_matrix(num_own_rows, num_columns)
         read_tensor(self._checkpoint, name, out[: stop - start], cut)
         out[stop - start :] = 0
         return out if self._placement.native is None else pack_dense(out)

@@ -1,7 +1,5 @@
 """Every readable ggml type gives the very numbers that the gguf package gives."""
 
-from typing import Any
-
 import gguf
 import numpy as np
 import pytest
@@ -9,42 +7,17 @@ import torch
 
 from forebay_budget.layout import SUPPORTED_DTYPES
 from forebay_runtime.loading.dequantise import CODED_TYPES, READABLE_TYPES, dequantise, read_codes
+from ggml_blocks import quantise
 
 _RNG = np.random.default_rng(0)
-
-_HALVES: dict[str, tuple[int, ...]] = {
-    "Q2_K": (80, 82),
-    "Q3_K": (108,),
-    "Q4_K": (0, 2),
-    "Q5_K": (0, 2),
-    "Q6_K": (208,),
-    "IQ4_NL": (0,),
-}
-"""Where the blocks of those types that the gguf package does not write have their float16."""
 
 
 def quantised(kind: str, num_rows: int, num_columns: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Raw rows of random numbers, and what the gguf package reads from them."""
-    number = gguf.GGMLQuantizationType[kind]
-    if kind in _HALVES:
-        stored = _random_blocks(kind, num_rows, num_columns)
-    else:
-        values = _RNG.normal(size=(num_rows, num_columns)).astype(np.float32)
-        stored = np.ascontiguousarray(gguf.quantize(values, number))
-    expected = gguf.dequantize(stored, number).reshape(num_rows, num_columns)
+    values = _RNG.normal(size=(num_rows, num_columns)).astype(np.float32)
+    stored, expected = quantise(values, gguf.GGMLQuantizationType[kind])
     raw = stored.view(np.uint8).reshape(num_rows, -1)
     return torch.from_numpy(raw.copy()), torch.from_numpy(expected.copy())
-
-
-def _random_blocks(kind: str, num_rows: int, num_columns: int) -> np.ndarray[Any, Any]:
-    """Every bit at random, but for the float16, of which some would be no numbers."""
-    elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    shape = (num_rows * num_columns // elements, size)
-    blocks = _RNG.integers(0, 256, shape, dtype=np.uint8)
-    for start in _HALVES[kind]:
-        halves = _RNG.normal(size=(len(blocks), 1)).astype(np.float16)
-        blocks[:, start : start + 2] = halves.view(np.uint8)
-    return blocks.reshape(num_rows, -1)
 
 
 @pytest.mark.parametrize("kind", READABLE_TYPES)
