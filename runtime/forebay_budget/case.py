@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 
-from forebay_budget import terms
+from forebay_budget import cpu_terms, terms
 from forebay_budget.demand import Demand
 from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.rounding import ROUNDED_BITS
@@ -73,13 +73,24 @@ class Case:
         if asked != "auto":
             return asked
         if self.demand.device == "CPU":
-            return terms.cpu_kv_dtype(self.config, self.demand.dtype.lower())
+            return cpu_terms.cpu_kv_dtype(self.config, self.demand.dtype.lower())
         return self.dtype
 
     @property
     def flag_dtype(self) -> str:
         """What the runtime is told: which numbers a CPU is best with is known on its node alone."""
         return self.demand.dtype.lower() if self.demand.device == "CPU" else self.dtype
+
+    @property
+    def is_native(self) -> bool:
+        """Is it a CPU's own kernels that run the model? Images have them."""
+        return self.demand.device == "CPU" and cpu_terms.is_native(self.demand.dtype.lower())
+
+    @property
+    def is_program(self) -> bool:
+        """Is a step a program of these?"""
+        is_one = cpu_terms.is_program(self.config, self.demand.dtype.lower())
+        return self.demand.device == "CPU" and is_one
 
     @property
     def quantization(self) -> str:
@@ -219,11 +230,14 @@ class Case:
         return 0 if self.draft is None else self.draft.kv_token_bytes(1)
 
     def _attention_token_bytes(self, tp: int, num_seqs: int) -> int:
-        """Working memory that grows with the cache: a GPU's kernels read it where it lies."""
+        """Working memory that grows with the cache: kernels read it where it lies."""
         if self.demand.device == "GPU":
             return 0
         batched = self._batched_tokens(num_seqs)
-        own = terms.cpu_attention_token_bytes(self.config, self.dtype, self.kv_cache_dtype, batched)
+        own = cpu_terms.cpu_attention_token_bytes(
+            self.config, self.dtype, self.kv_cache_dtype, batched
+        )
+        own = 0 if self.is_program else own
         if self.draft is None:
             return own
         return max(own, self.draft._attention_token_bytes(1, num_seqs))
@@ -235,7 +249,12 @@ class Case:
         activation += num_tokens * self._attention_token_bytes(tp, num_seqs)
         overhead = self._overhead_bytes(tp)
         if self.demand.device == "CPU":
-            overhead = terms.cpu_overhead_bytes(self.inspection, kv_cache_bytes + activation)
+            overhead = cpu_terms.cpu_overhead_bytes(
+                self.config,
+                kv_cache_bytes + activation,
+                is_native=self.is_native,
+                is_rounded=self.quantization != "None",
+            )
         own = Terms(self._weights_bytes(tp), kv_cache_bytes, activation, overhead)
         if self.draft is None:
             return own
@@ -253,13 +272,18 @@ class Case:
         return self._weights_bytes(tp) + drafts
 
     def _weights_bytes(self, tp: int) -> int:
-        return stage_weights_bytes(self.inspection, self.pp, tp, self.dtype, self.quantization)
+        return stage_weights_bytes(
+            self.inspection, self.pp, tp, self.dtype, self.quantization, self.is_native
+        )
 
     def _activation_bytes(self, tp: int, num_seqs: int) -> int:
         batched = self._batched_tokens(num_seqs)
         num_sampled = num_seqs + self._num_proposed(num_seqs)
+        draft = 0 if self.draft is None else self.draft._activation_bytes(1, num_seqs)
+        if self.is_program:
+            return cpu_terms.program_bytes(self.config, batched, num_sampled) + draft
         own = terms.activation_bytes(self.config, tp, self.dtype, batched, num_sampled)
-        return own if self.draft is None else max(own, self.draft._activation_bytes(1, num_seqs))
+        return max(own, draft)
 
     def _num_proposed(self, num_seqs: int) -> int:
         """The most tokens that a step tries."""
@@ -269,7 +293,7 @@ class Case:
     def _overhead_bytes(self, tp: int) -> int:
         is_cpu = self.demand.device == "CPU"
         return (
-            terms.cpu_process_bytes(self.config)
+            cpu_terms.cpu_process_bytes(self.config, self.is_native)
             if is_cpu
             else terms.gpu_overhead_bytes(tp * self.pp)
         )
@@ -296,6 +320,9 @@ class Case:
         full = self.held_tokens(max_model_len) * token
         logits = terms.sampler_bytes_per_seq(self.config)
         batch = terms.batch_bytes(self.config, tp, self.dtype, self._batched_tokens(1))
+        if self.is_program:
+            # Its buffers stay beside the logits.
+            room, batch = room - batch, 0
         # Activations are the larger of batch and logits, so both bounds hold at once.
         bounds = ((room - batch) // mean, room // (mean + logits), (room - full) // logits)
         return max(1, min(most, *bounds))

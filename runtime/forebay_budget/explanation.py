@@ -39,6 +39,8 @@ def count_gpus(count: int) -> str:
 def _number_format(case: Case) -> str:
     if case.config.weight_bits:
         return f"as stored, in {case.config.weight_bits} bits"
+    if case.is_native and case.quantization == "None" and case.inspection.quantization:
+        return f"as stored, in {case.inspection.quantization}"
     return f"in {case.dtype if case.quantization == 'None' else case.quantization}"
 
 

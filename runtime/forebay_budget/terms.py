@@ -1,5 +1,7 @@
 """The memory arithmetic: what one GPU (or the CPU pod) needs for each term, in whole bytes.
 
+What only a CPU has is told by cpu_terms.
+
 Letters, as on the design page: L layers, h hidden, H heads, K KV heads, D head_dim, I intermediate,
 V vocabulary, tp ranks, G inputs that share a scale. Every sum is rounded up. A layer without a
 window beside others that have one makes every layer keep all tokens, so windows count only where
@@ -47,26 +49,6 @@ CUDA_CONTEXT_BYTES = GIB // 2
 GRAPHS_BYTES = GIB // 2
 COMMUNICATION_BYTES = 15 * GIB // 100
 COMMUNICATION_BYTES_PARALLEL = 6 * GIB // 10
-
-CPU_PROCESS_BYTES = 768 * MIB
-"""The interpreter with torch and the server, and what torch keeps for kernels.
-
-Measured on x86-64 (torch 2.15, its CUDA build, 2 threads), resident beside weights, cache and
-activations after 32 requests, 16 at a time, with scores and structured output, both processes:
-782 MiB for SmolLM2-135M (49,152 tokens) and 1,162 MiB for Gemma 3 270M (262,144 tokens), of which
-275 are mapped libraries. What a vocabulary adds is counted apart.
-"""
-CPU_BYTES_PER_TOKEN_ID = 2_048
-"""A vocabulary's tokenizer, and its tries for structured output in the server and in the process
-that tries structures: the two models above differ by 1.8 KiB a token."""
-CPU_LOAD_BYTES_PER_ELEMENT = 8
-"""What loading holds beside the weights for each element of the largest product: a second copy in
-float32 while it is brought into the layout that the CPU is fastest with, and as much again."""
-CPU_GATHERED_COPIES = 2
-"""Attention on a CPU gathers one layer's keys and values; sequences that share a call are padded
-to the longest, at most twice as long as the shortest."""
-CPU_MASK_BYTES = 8
-"""For each pair of a step's token and a key: a boolean and a float32, and room for the sum."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +98,14 @@ def weights_bytes(
     quantization rounds them anew, and scales are float16.
     """
     config, element = inspection.config, DTYPE_BYTES[dtype]
-    has_codes = is_native and quantization not in ROUNDED_BITS
-    coded = [group for group in inspection.weights if has_codes and group.dtype in GGML_GRIDS]
+    coded = [
+        group
+        for group in inspection.weights
+        if is_native
+        and group.dtype in GGML_GRIDS
+        # Embeddings are never rounded.
+        and (group.kind == "embedding" or quantization not in ROUNDED_BITS)
+    ]
     counts: dict[tuple[str, bool], int] = {}
     for group in inspection.weights:
         if group not in coded:
@@ -152,17 +140,6 @@ def padded_vocabulary(vocab_size: int, tp: int) -> int:
 def own_vocabulary(vocab_size: int, tp: int) -> int:
     """Rows that one rank holds; a single one needs no padding."""
     return vocab_size if tp == 1 else padded_vocabulary(vocab_size, tp) // tp
-
-
-def cpu_kv_dtype(config: ModelConfig, dtype: str) -> str:
-    """What keys and values are kept in on a CPU by default; dtype as it was asked, perhaps auto.
-
-    A CPU computes in float32 and reads the cache in any format: float16 halves what attention
-    reads, and rounds far less than weights of 16 bits or fewer did.
-    """
-    if dtype != "auto":
-        return dtype
-    return "float32" if config.dtype == "float32" else "float16"
 
 
 def kv_token_bytes(config: ModelConfig, tp: int, kv_dtype: str) -> int:
@@ -238,42 +215,6 @@ def gpu_overhead_bytes(tp: int) -> int:
     """Bytes of one GPU that no tensor of ours holds: context, communication, captured graphs."""
     communication = COMMUNICATION_BYTES_PARALLEL if tp > 1 else COMMUNICATION_BYTES
     return CUDA_CONTEXT_BYTES + communication + GRAPHS_BYTES
-
-
-def cpu_overhead_bytes(inspection: Inspection, working_bytes: int = 0) -> int:
-    """Bytes of a CPU pod beside weights, cache and activations.
-
-    That is the process, and loading's peak as far as it is above what cache and activations
-    (working_bytes) take later.
-    """
-    config = inspection.config
-    heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
-    # A tied embedding is read into its place and stays as it is.
-    vocabulary = 0 if config.tie_word_embeddings else config.vocab_size
-    inner = max(config.intermediate_size, config.expert_intermediate_size)
-    rows = max(vocabulary, 2 * inner, heads)
-    loading = rows * config.hidden_size * CPU_LOAD_BYTES_PER_ELEMENT
-    return cpu_process_bytes(config) + max(0, loading - working_bytes)
-
-
-def cpu_process_bytes(config: ModelConfig) -> int:
-    """Bytes of a CPU pod's processes that no tensor of ours holds."""
-    return CPU_PROCESS_BYTES + config.vocab_size * CPU_BYTES_PER_TOKEN_ID
-
-
-def cpu_attention_token_bytes(
-    config: ModelConfig, dtype: str, kv_dtype: str, max_num_batched_tokens: int
-) -> int:
-    """Working memory of attention for each cached token: what is gathered, and the mask's row.
-
-    What is gathered in another dtype is widened, values while the widened keys are held.
-    The mask is as long as one request; counted for each cached token, it is never too little.
-    """
-    gathered = kv_token_bytes(config, 1, kv_dtype)
-    if kv_dtype != dtype:
-        gathered += kv_token_bytes(config, 1, dtype) * 3 // 2
-    per_layer = _ceil(CPU_GATHERED_COPIES * gathered, config.num_layers)
-    return per_layer + max_num_batched_tokens * CPU_MASK_BYTES
 
 
 def admissible_tensor_parallel_sizes(config: ModelConfig, quantization: str) -> list[int]:

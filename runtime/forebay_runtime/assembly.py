@@ -10,11 +10,7 @@ import logging
 from dataclasses import replace
 
 from forebay_budget.stages import longest_config, split_layers
-from forebay_budget.terms import (
-    activation_bytes,
-    cpu_attention_token_bytes,
-    kv_token_bytes,
-)
+from forebay_budget.terms import kv_token_bytes
 from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.drafting.draft_model import DraftModel
@@ -44,7 +40,7 @@ from forebay_runtime.start.draft import build_draft, plan_draft
 from forebay_runtime.start.gpu_room import allowed_bytes
 from forebay_runtime.start.host_memory import memory_limit
 from forebay_runtime.start.kernel_preparation import compile_kernels
-from forebay_runtime.start.memory import plan_terms
+from forebay_runtime.start.memory import cpu_activation, plan_terms
 from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from forebay_runtime.start.phases import Phase, Start
@@ -196,25 +192,18 @@ def _choose_num_blocks(
     num_blocks = choose_num_blocks(limits, shape)
     if config.max_model_len is not None:
         return num_blocks
-    num_ranks = ensemble.topology.num_ranks
-    return min(num_blocks, _count_blocks_in_memory(model, limits, shape, num_ranks))
+    return min(num_blocks, _count_blocks_in_memory(model, limits, shape, ensemble.topology))
 
 
 def _count_blocks_in_memory(
-    model: Decoder, limits: Limits, shape: BlockShape, num_ranks: int
+    model: Decoder, limits: Limits, shape: BlockShape, topology: Topology
 ) -> int:
     """The blocks for which this process has memory beside the model and a step's work."""
-    sizes, dtype = model.config.sizes, model.placement.dtype_name
-    num_step_tokens, num_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
-    taken_bytes = Meter(model.placement.device).used_bytes() + activation_bytes(
-        sizes, 1, dtype, num_step_tokens, num_seqs
-    )
-    attention_bytes = cpu_attention_token_bytes(
-        sizes, dtype, model.placement.kv_cache_dtype, num_step_tokens
-    )
-    left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) // num_ranks - taken_bytes
+    activation, token_bytes = cpu_activation(model.config.sizes, topology, model.placement, limits)
+    taken_bytes = Meter(model.placement.device).used_bytes() + activation
+    left_bytes = int(_CPU_MEMORY_SHARE * memory_limit()) // topology.num_ranks - taken_bytes
     block_bytes = shape.num_bytes + shape.draft_bytes
-    return max(0, left_bytes // (block_bytes + shape.num_tokens * attention_bytes))
+    return max(0, left_bytes // (block_bytes + shape.num_tokens * token_bytes))
 
 
 def _measure_num_blocks(

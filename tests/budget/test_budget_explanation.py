@@ -66,13 +66,19 @@ def gpus(memory_gib: int, count: int = 8, **asked: object) -> Demand:
         (
             SMOLLM2,
             Demand("CPU", budget_bytes=2 * GIB),
-            "A pod on CPUs that takes 2.0 GiB of the 2.0 GiB that vram.budget allows: 513 MiB of",
+            "A pod on CPUs that takes 2.0 GiB of the 2.0 GiB that vram.budget allows: 80 MiB of "
+            "weights as stored, in Q4_1,",
         ),
         (
             SMOLLM2,
             Demand("CPU"),
-            "A pod on CPUs with 1.9 GiB of memory, which is what it needs: 513 MiB of weights in "
-            "float32,",
+            "A pod on CPUs with 1.2 GiB of memory, which is what it needs: 80 MiB of weights as "
+            "stored, in Q4_1,",
+        ),
+        (
+            SMOLLM2,
+            Demand("CPU", dtype="float16"),
+            "of memory, which is what it needs: 257 MiB of weights in float16,",
         ),
         (
             SMOLLM2,
@@ -90,6 +96,7 @@ def gpus(memory_gib: int, count: int = 8, **asked: object) -> Demand:
         "a context that is cut to what fits",
         "a CPU with a budget",
         "a CPU without one",
+        "a CPU that torch computes on",
         "one request at a time",
     ],
 )

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from forebay_budget.cpu_terms import (
+    LOAD_BYTES_PER_ELEMENT,
+    LOAD_BYTES_PER_PACKED_ELEMENT,
+    cpu_process_bytes,
+)
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
 from forebay_budget.sizing import Demand, Fit, Misfit, Nearest, size
 from forebay_budget.terms import (
-    CPU_LOAD_BYTES_PER_ELEMENT,
-    cpu_process_bytes,
     kv_token_bytes,
     weights_bytes,
 )
@@ -175,7 +178,7 @@ def as_gguf(*dtypes: str) -> Inspection:
         pytest.param(("Q2_K", "Q3_K", "Q5_K"), "None", (4, 4, 6), id="planes of bits"),
         pytest.param(("F16", "Q5_0", "BF16"), "None", (32, 5.5, 32), id="floats among them"),
         pytest.param(
-            ("Q8_0", "Q4_1", "Q4_1"), "INT8", (32, 8.25, 8.25), id="rounded anew where asked"
+            ("Q8_0", "Q4_1", "Q4_1"), "INT8", (8.5, 8.25, 8.25), id="rounded anew where asked"
         ),
     ],
 )
@@ -453,35 +456,72 @@ def test_a_field_that_cannot_be_meant_is_named(change: dict[str, Any], sentence:
 def test_a_cpu_pod_without_a_budget_gets_the_memory_that_the_need_takes() -> None:
     answer = fit(SMOLLM2, Demand("CPU", max_model_len=2048, max_num_seqs=4))
 
-    token = 2 * 30 * 3 * 64 * 2
-    # What attention gathers of a layer is widened to float32, values while keys are held.
-    attention = 2 * (token + 3 * token) // 30 + 512 * 8
     assert answer.terms.weights_bytes == 538_060_032
-    assert answer.terms.kv_cache_bytes == 2048 * token
+    assert answer.terms.kv_cache_bytes == 2048 * 2 * 30 * 3 * 64 * 2
     assert answer.terms.activation_bytes == (
-        512 * (3 * 1536 + (9 + 6) * 64 + 3 * 576) * 4 + 2048 * attention
+        512 * (3 * 1536 + (9 + 6) * 64 + 3 * 576) * 4 + 4 * 49152 * 2 * 4
     )
-    assert answer.terms.overhead_bytes == cpu_process_bytes(SMOLLM2.config)
+    working = answer.terms.kv_cache_bytes + answer.terms.activation_bytes
+    loading = 49152 * 576 * LOAD_BYTES_PER_PACKED_ELEMENT - working
+    assert (
+        answer.terms.overhead_bytes == cpu_process_bytes(SMOLLM2.config, is_native=True) + loading
+    )
     assert answer.terms.total_bytes <= answer.budget_bytes < answer.terms.total_bytes + MIB
     assert (answer.tensor_parallel_size, answer.gpu_memory_utilization) == (1, None)
     assert "gpuMemoryUtilization" not in answer.to_plan()
 
 
-def test_a_cpu_pod_has_room_for_loading_where_that_takes_more_than_serving() -> None:
-    """An untied head is brought into another layout while loading, which takes a second copy."""
-    untied = build(replace(SMOLLM2.config, tie_word_embeddings=False))
-    terms = fit(untied, Demand("CPU", max_model_len=16, max_num_seqs=1)).terms
+MIXTURE = replace(SMOLLM2.config, num_experts=4, num_experts_per_token=2)
 
-    loading = 49152 * 576 * CPU_LOAD_BYTES_PER_ELEMENT
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        pytest.param(SMOLLM2.config, "float16", id="no kernel keeps float16"),
+        pytest.param(MIXTURE, "auto", id="a mixture is no program"),
+    ],
+)
+def test_torchs_operators_need_working_memory_for_every_cached_token(
+    config: ModelConfig, dtype: str
+) -> None:
+    demand = Demand("CPU", dtype=dtype, max_model_len=2048, max_num_seqs=4)
+    terms = fit(build(config), demand).terms
+    longer = fit(build(config), replace(demand, max_model_len=4096)).terms
+
+    token = 2 * 30 * 3 * 64 * 2
+    # What attention gathers of a layer is widened to float32, values while keys are held.
+    gathered = 2 * token if dtype == "float16" else 2 * (token + 3 * token)
+    assert longer.kv_cache_bytes - terms.kv_cache_bytes == 2048 * token
+    assert longer.activation_bytes - terms.activation_bytes == 2048 * (gathered // 30 + 512 * 8)
+
+
+@pytest.mark.parametrize(
+    ("demand", "loading"),
+    [
+        pytest.param(Demand("CPU"), 49152 * LOAD_BYTES_PER_PACKED_ELEMENT, id="until it is packed"),
+        pytest.param(
+            Demand("CPU", dtype="float16"),
+            49152 * LOAD_BYTES_PER_ELEMENT,
+            id="in another layout for torch, which takes a second copy",
+        ),
+    ],
+)
+def test_a_cpu_pod_has_room_for_loading_where_that_takes_more_than_serving(
+    demand: Demand, loading: int
+) -> None:
+    untied = build(replace(SMOLLM2.config, tie_word_embeddings=False))
+    terms = fit(untied, replace(demand, max_model_len=16, max_num_seqs=1)).terms
+
     serving = terms.kv_cache_bytes + terms.activation_bytes
-    assert serving < loading
-    assert terms.total_bytes == terms.weights_bytes + cpu_process_bytes(untied.config) + loading
+    assert serving < loading * 576
+    process = cpu_process_bytes(untied.config, demand.dtype == "auto")
+    assert terms.total_bytes == terms.weights_bytes + process + loading * 576
 
 
 def test_a_larger_vocabulary_takes_more_of_a_cpu_pod() -> None:
     """Its tokenizer, and its tries for structured output in two processes."""
     large = replace(SMOLLM2.config, vocab_size=262_144)
-    difference = cpu_process_bytes(large) - cpu_process_bytes(SMOLLM2.config)
+    difference = cpu_process_bytes(large, True) - cpu_process_bytes(SMOLLM2.config, True)
     assert difference == (262_144 - 49_152) * 2_048
 
 
@@ -496,7 +536,7 @@ def test_a_cpu_pod_that_is_too_small_names_the_budget() -> None:
     answer = misfit(SMOLLM2, Demand("CPU", budget_bytes=GIB, max_model_len=512, max_num_seqs=1))
 
     assert answer.message == (
-        "The model needs 1.4 GiB (513 MiB for its weights, the rest to serve a request of 512 "
+        "The model needs 1.3 GiB (513 MiB for its weights, the rest to serve a request of 512 "
         "tokens), but vram.budget allows 1.0 GiB; it would fit with "
         "vram.budget 1408Mi."
     )

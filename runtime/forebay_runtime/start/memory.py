@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from forebay_budget.inspection import Inspection
+from forebay_budget.cpu_terms import (
+    cpu_attention_token_bytes,
+    cpu_overhead_bytes,
+    is_program,
+    program_bytes,
+)
+from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.quantity import format_bytes
 from forebay_budget.stages import longest_config, stage_weights_bytes
 from forebay_budget.terms import (
@@ -12,8 +18,6 @@ from forebay_budget.terms import (
     GRAPHS_BYTES,
     Terms,
     activation_bytes,
-    cpu_attention_token_bytes,
-    cpu_overhead_bytes,
     gpu_overhead_bytes,
     kv_token_bytes,
 )
@@ -47,15 +51,35 @@ def plan_terms(
     dtype = placement.dtype_name
     quantization = f"INT{placement.rounded_bits}" if placement.rounded_bits else "None"
     activation = activation_bytes(config, tp, dtype, num_tokens, limits.max_num_sampled)
-    overhead = gpu_overhead_bytes(topology.num_ranks)
+    overhead, native = gpu_overhead_bytes(topology.num_ranks), placement.native
     if placement.device.type == "cpu":
-        kv_dtype = placement.kv_cache_dtype
-        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, tp, kv_dtype)
-        token_bytes = cpu_attention_token_bytes(config, dtype, kv_dtype, num_tokens)
-        activation += num_cached_tokens * token_bytes
-        overhead = cpu_overhead_bytes(inspection, kv_cache_bytes + activation)
-    weights = stage_weights_bytes(inspection, pp, tp, dtype, quantization)
+        fixed, token_bytes = cpu_activation(config, topology, placement, limits)
+        num_cached_tokens = kv_cache_bytes // kv_token_bytes(config, tp, placement.kv_cache_dtype)
+        activation = fixed + num_cached_tokens * token_bytes
+        overhead = cpu_overhead_bytes(
+            inspection.config,
+            kv_cache_bytes + activation,
+            is_native=native is not None,
+            is_rounded=placement.rounded_bits is not None,
+        )
+    if native is not None:
+        dtype = str(native.dtype).removeprefix("torch.")
+    weights = stage_weights_bytes(inspection, pp, tp, dtype, quantization, native is not None)
     return Terms(weights, kv_cache_bytes, activation, overhead)
+
+
+def cpu_activation(
+    sizes: ModelConfig, topology: Topology, placement: Placement, limits: Limits
+) -> tuple[int, int]:
+    """Bytes of a step's work on a CPU, and as many more for each cached token."""
+    num_tokens, num_sampled = limits.max_num_batched_tokens, limits.max_num_sampled
+    dtype, kv_dtype = placement.dtype_name, placement.kv_cache_dtype
+    if placement.native is not None and topology.num_ranks == 1 and is_program(sizes, dtype):
+        return program_bytes(sizes, num_tokens, num_sampled), 0
+    return (
+        activation_bytes(sizes, topology.num_shards, dtype, num_tokens, num_sampled),
+        cpu_attention_token_bytes(sizes, dtype, kv_dtype, num_tokens),
+    )
 
 
 def split_overhead(

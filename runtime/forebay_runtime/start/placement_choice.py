@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from forebay_budget.cpu_terms import cpu_kv_dtype
 from forebay_budget.demand import faults_of_formats
 from forebay_budget.rounding import ROUNDED_BITS
-from forebay_budget.terms import DTYPE_BYTES, cpu_kv_dtype
+from forebay_budget.terms import DTYPE_BYTES
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import Placement
