@@ -5,6 +5,7 @@
 // keys in order. Both products are the same few rows by vectors, whose number changes no result.
 #include "../attention.h"
 
+#include "exp_lanes.h"
 #include "functions.h"
 #include "lanes.h"
 #include "stored_lanes.h"
@@ -263,18 +264,9 @@ void multiply_rows(const SmallProduct& product, int num_rows, int column, int en
     }
 }
 
-// The sum of lanes in one order.
-FB_INLINE float sum_of_lanes(const float* lanes) {
-    float sums[8];
-    for (int i = 0; i < 8; ++i) sums[i] = lanes[i] + lanes[8 + i];
-    for (int i = 0; i < 4; ++i) sums[i] += sums[4 + i];
-    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
-}
-
-// Scores [begin, end) of a row, of which it sees [first, last), become weights; those of keys that
-// are quantised, times the scale of the value. begin and end are multiples of 16.
-void weigh(const Work& work, float* scores, int begin, int end, int first, int last, float* sum,
-           float* largest) {
+// What stands before the exp: scores [begin, end) of a row, of which it sees [first, last).
+FB_INLINE void prepare_scores(const Work& work, float* scores, int begin, int end, int first,
+                              int last) {
     if (work.has_scales()) {
         for (int i = begin; i < end; ++i) scores[i] *= work.k_scales[i];
     }
@@ -284,28 +276,27 @@ void weigh(const Work& work, float* scores, int begin, int end, int first, int l
     }
     for (int i = begin; i < first; ++i) scores[i] = -__builtin_inff();
     for (int i = last; i < end; ++i) scores[i] = -__builtin_inff();
-    float tops[16];
-    for (int lane = 0; lane < 16; ++lane) tops[lane] = unseen;
+}
+
+// Scores [begin, end) of a row, of which it sees [first, last), become weights; those of keys that
+// are quantised, times the scale of the value. begin and end are multiples of 16.
+void weigh(const Work& work, float* scores, int begin, int end, int first, int last, float* sum,
+           float* largest) {
+    prepare_scores(work, scores, begin, end, first, last);
+    Floats tops = spread(unseen);
+    for (int i = begin; i < end; i += 16) tops = larger(tops, load(scores + i));
+    *largest = largest_lane(tops);
+    const Floats down = spread(-*largest);
+    Floats sums = zero_floats();
     for (int i = begin; i < end; i += 16) {
-        for (int lane = 0; lane < 16; ++lane) {
-            tops[lane] = scores[i + lane] > tops[lane] ? scores[i + lane] : tops[lane];
-        }
+        const Floats weights = exp_lanes(add(load(scores + i), down));
+        store(scores + i, weights);
+        sums = add(sums, weights);
     }
-    float top = tops[0];
-    for (int lane = 1; lane < 16; ++lane) top = tops[lane] > top ? tops[lane] : top;
-    float sums[16] = {};
-    for (int i = begin; i < end; i += 16) {
-        for (int lane = 0; lane < 16; ++lane) {
-            const float weight = exp_of(scores[i + lane] - top);
-            scores[i + lane] = weight;
-            sums[lane] += weight;
-        }
-    }
+    *sum = sum_of_lanes(sums);
     if (work.has_scales()) {
         for (int i = begin; i < end; ++i) scores[i] *= work.v_scales[i];
     }
-    *sum = sum_of_lanes(sums);
-    *largest = top;
 }
 
 // part and total [stride + 2]: weighted values, sum of weights, largest score.
