@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -135,4 +134,4 @@ def test_only_finite_numbers_are_written(dtype: torch.dtype) -> None:
     kept = layer.v[0, 0, 0].float()
     assert kept.isfinite().all()
     assert kept[:3].tolist() == torch.tensor([0, 65504, -65504]).to(dtype).tolist()
-    assert np.sign(kept[3:5]).tolist() == [1, -1] and kept[-1] == -1
+    assert kept[3:5].sign().tolist() == [1, -1] and kept[-1] == -1
