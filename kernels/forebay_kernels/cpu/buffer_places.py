@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 """Bytes: a line of the cache."""
 
 
@@ -37,7 +37,7 @@ def place_buffers(lives: Sequence[Life]) -> tuple[list[int], int]:
         for start, end in taken:
             if offset + lives[index].num_bytes <= start:
                 break
-            offset = max(offset, -(-end // _ALIGNMENT) * _ALIGNMENT)
+            offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
         offsets[index] = offset
         placed.append(index)
     ends = (offset + life.num_bytes for offset, life in zip(offsets, lives, strict=True))

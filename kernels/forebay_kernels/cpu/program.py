@@ -8,18 +8,16 @@ float32: one a token, or one a sampled token behind take_sampled.
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
 from forebay_kernels.cpu import instructions
-from forebay_kernels.cpu.buffer_places import Life, place_buffers
+from forebay_kernels.cpu.buffer_places import ALIGNMENT
+from forebay_kernels.cpu.instruction_list import Buffer, InstructionList, NativeProgram
 from forebay_kernels.cpu.instructions import NUMBER_OF_DTYPE, Gate, Instruction, KvCache
-from forebay_kernels.cpu.library import native
 from forebay_kernels.cpu.packed_matrix import PackedMatrix
 from forebay_kernels.cpu.step import Limits, Step, StepArrays
 from forebay_kernels.cpu.thread_pool import ThreadPool
@@ -27,30 +25,6 @@ from forebay_kernels.kv_layer import KvLayer
 from forebay_kernels.rotation import HeadNorms
 
 _GATES = {"silu": Gate.SILU, "gelu_tanh": Gate.GELU_TANH}
-
-
-@dataclass(frozen=True, eq=False)
-class Buffer:
-    """Rows that an instruction writes: one of width numbers for each token, or sampled token."""
-
-    width: int
-    is_sampled: bool = False
-
-
-@dataclass(frozen=True)
-class _Use:
-    """An instruction and the buffers that its pointers will point to, from a column on."""
-
-    instruction: Instruction
-    pointers: Mapping[str, tuple[Buffer, int]]
-
-
-@dataclass
-class _Kept:
-    """What instructions point to, and what was made of it, by the address of the original."""
-
-    parts: list[object] = field(default_factory=list)
-    floats: dict[int, Tensor] = field(default_factory=dict)
 
 
 class Program:
@@ -74,17 +48,18 @@ class Program:
         self._max_seqs = max_seqs
         self._pool = pool
         self._is_exact = is_exact
-        self._uses: list[_Use] = []
-        self._kept = _Kept()
+        self._instructions = InstructionList()
+        self._kept: list[object] = []
+        self._as_floats: dict[int, Tensor] = {}
         self._outputs: dict[Buffer, Tensor] = {}
         self._limits = Limits.none()
         self._workspace = torch.empty(0, dtype=torch.uint8)
-        self._handle: ctypes.c_void_p | None = None
+        self._native: NativeProgram | None = None
         self._step = Step()
 
     def embedding(self, table: Tensor | PackedMatrix, scale: float = 1.0) -> Buffer:
         """The rows of the step's token ids: of a table [V, N], or of a matrix with V outputs."""
-        self._kept.parts.append(table)
+        self._kept.append(table)
         if isinstance(table, Tensor):
             num_ids, width = table.shape
             numbers = {"number": NUMBER_OF_DTYPE[table.dtype], "table": table.data_ptr()}
@@ -203,7 +178,7 @@ class Program:
     def flag_finite(self, x: Buffer) -> Tensor:
         """Which rows are all finite numbers: a tensor [most rows] of bool, written by each run."""
         flags = torch.zeros(self._max_rows[x.is_sampled], dtype=torch.bool)
-        self._kept.parts.append(flags)
+        self._kept.append(flags)
         self._add(instructions.FlagFinite(width=x.width, flags=flags.data_ptr()), x=x)
         return flags
 
@@ -224,24 +199,16 @@ class Program:
 
         Raises: RuntimeError if there is no native library.
         """
-        library = native()
-        if library is None:
-            raise RuntimeError("the CPU kernels were not built")
-        addresses = self._place_buffers()
-        for use in self._uses:
-            for name, (buffer, column) in use.pointers.items():
-                setattr(use.instruction, name, addresses[buffer] + 4 * column)
-        library.fb_new_program.restype = ctypes.c_void_p
-        pointers = (ctypes.c_void_p * len(self._uses))(
-            *(ctypes.addressof(use.instruction) for use in self._uses)
+        num_bytes = {each: self._num_bytes(each) for each in self._instructions.buffers}
+        own = {each: size for each, size in num_bytes.items() if each not in self._outputs}
+        offsets, total = self._instructions.place(own)
+        self._workspace = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
+        start = -(-self._workspace.data_ptr() // ALIGNMENT) * ALIGNMENT
+        self._instructions.point(
+            {each: start + offset for each, offset in offsets.items()}
+            | {each: tensor.data_ptr() for each, tensor in self._outputs.items()}
         )
-        self._handle = ctypes.c_void_p(
-            library.fb_new_program(
-                pointers, len(self._uses), ctypes.byref(self._limits), self._pool.num_threads
-            )
-        )
-        weakref.finalize(self, library.fb_delete_program, self._handle)
-        self._run = library.fb_run_program
+        self._native = NativeProgram(self._instructions, self._limits, self._pool)
 
     def run(self, arrays: StepArrays) -> None:
         """Compute a step.
@@ -249,9 +216,20 @@ class Program:
         Raises: ValueError if it is larger than the program, or points outside of the model or the
         cache.
         """
+        self._run(arrays, None)
+
+    def time_operations(self, arrays: StepArrays) -> dict[str, int]:
+        """Compute a step, and tell how many nanoseconds the instructions of each kind took."""
+        taken = (ctypes.c_int64 * len(Instruction.__subclasses__()))()
+        self._run(arrays, taken)
+        return {kind.__name__: taken[kind.OPERATION] for kind in Instruction.__subclasses__()}
+
+    def _run(self, arrays: StepArrays, nanoseconds: ctypes.Array[ctypes.c_int64] | None) -> None:
+        if self._native is None:
+            raise RuntimeError("the program is not finished")
         arrays.describe(self._step)
         self._check_sizes()
-        if not self._run(self._handle, ctypes.byref(self._step), self._pool.handle):
+        if not self._native.run(self._step, nanoseconds):
             raise ValueError(
                 f"a step points outside of the model or the cache, which have {self._limits}"
             )
@@ -270,11 +248,9 @@ class Program:
         self._add_at(instruction, {name: (buffer, 0) for name, buffer in pointers.items()})
 
     def _add_at(self, instruction: Instruction, pointers: Mapping[str, tuple[Buffer, int]]) -> None:
-        if self._handle is not None:
+        if self._native is not None:
             raise RuntimeError("the program is finished")
-        buffers = [buffer for buffer, _ in pointers.values()]
-        instruction.rows = int(buffers[-1].is_sampled)
-        self._uses.append(_Use(instruction, pointers))
+        self._instructions.add(instruction, pointers)
 
     def _multiply(
         self,
@@ -288,7 +264,7 @@ class Program:
     ) -> None:
         if x.width != matrix.num_inputs:
             raise ValueError(f"rows of {x.width} numbers for {matrix.num_inputs} inputs")
-        self._kept.parts.append(matrix)
+        self._kept.append(matrix)
         instruction = instructions.LinearProduct(
             x_stride=x.width,
             out_stride=out.width,
@@ -301,33 +277,19 @@ class Program:
 
     def _floats(self, tensor: Tensor) -> int:
         """The address of a tensor's numbers as float32, in order."""
-        known = self._kept.floats.get(id(tensor))
+        known = self._as_floats.get(id(tensor))
         if known is None:
             known = tensor.detach().to(torch.float32).contiguous()
-            self._kept.floats[id(tensor)] = known
-            self._kept.parts.append(tensor)
+            self._as_floats[id(tensor)] = known
+            # While it is here, nothing else can have its id.
+            self._kept.append(tensor)
         return known.data_ptr()
 
     def _cache(self, layer: KvLayer) -> KvCache:
         cache = KvCache.of(layer)
-        self._kept.parts.append(layer)
+        self._kept.append(layer)
         self._limits.set_cache(cache.num_blocks, cache.block_size)
         return cache
 
-    def _place_buffers(self) -> dict[Buffer, int]:
-        spans: dict[Buffer, list[int]] = {}
-        for index, use in enumerate(self._uses):
-            for buffer, _ in use.pointers.values():
-                spans.setdefault(buffer, []).append(index)
-        own = [buffer for buffer in spans if buffer not in self._outputs]
-        lives = [Life(self._buffer_bytes(each), spans[each][0], spans[each][-1]) for each in own]
-        offsets, num_bytes = place_buffers(lives)
-        self._workspace = torch.empty(num_bytes + 64, dtype=torch.uint8)
-        start = -(-self._workspace.data_ptr() // 64) * 64
-        addresses = {buffer: out.data_ptr() for buffer, out in self._outputs.items()}
-        return addresses | {
-            buffer: start + offset for buffer, offset in zip(own, offsets, strict=True)
-        }
-
-    def _buffer_bytes(self, buffer: Buffer) -> int:
+    def _num_bytes(self, buffer: Buffer) -> int:
         return 4 * buffer.width * self._max_rows[buffer.is_sampled]

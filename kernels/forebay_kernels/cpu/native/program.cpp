@@ -1,4 +1,5 @@
 // Runs a program: its instructions one after another, each shared out to the threads of a pool.
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -42,6 +43,11 @@ void for_rows(Pool& pool, int num_rows, int64_t row_numbers, const Fn& fn) {
     });
 }
 
+int64_t now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
 class Program {
   public:
     Program(const Instruction* const* instructions, int num_instructions, const Limits& limits,
@@ -50,12 +56,18 @@ class Program {
           limits_(limits),
           scratch_(num_threads) {}
 
-    // Whether the step is within the limits; else nothing is run.
-    bool run(const Step& step, Pool& pool) {
+    // Whether the step is within the limits; else nothing is run. nanoseconds: of each operation,
+    // added to what is there; or null.
+    bool run(const Step& step, Pool& pool, int64_t* nanoseconds) {
         if (!is_valid(step)) return false;
         const Pool::Session session(pool);
         planned_for_ = nullptr;
-        for (const Instruction* instruction : instructions_) run(*instruction, step, pool);
+        for (const Instruction* instruction : instructions_) {
+            const int64_t start = nanoseconds == nullptr ? 0 : now();
+            run(*instruction, step, pool);
+            if (nanoseconds == nullptr) continue;
+            nanoseconds[static_cast<int>(instruction->operation)] += now() - start;
+        }
         return true;
     }
 
@@ -264,9 +276,10 @@ FB_EXPORT void* fb_new_program(const forebay::Instruction* const* instructions,
 
 FB_EXPORT void fb_delete_program(void* program) { delete static_cast<forebay::Program*>(program); }
 
-// Whether the step was within the limits; else nothing was run.
-FB_EXPORT int fb_run_program(void* program, const forebay::Step* step, forebay::Pool* pool) {
-    return static_cast<forebay::Program*>(program)->run(*step, *pool);
+// Whether the step was within the limits; else nothing was run. nanoseconds [operations] or null.
+FB_EXPORT int fb_run_program(void* program, const forebay::Step* step, forebay::Pool* pool,
+                             int64_t* nanoseconds) {
+    return static_cast<forebay::Program*>(program)->run(*step, *pool, nanoseconds);
 }
 
 // What an instruction takes of memory, by its operation's number; 0 past the last.
