@@ -10,7 +10,8 @@ from torch import Tensor
 
 from attention_batches import AttentionBatch
 from forebay_kernels.attention_rule import AttentionRule
-from forebay_kernels.cpu.program import Buffer, Program
+from forebay_kernels.cpu.instruction_list import Buffer
+from forebay_kernels.cpu.program import Program
 from forebay_kernels.cpu.step import StepArrays
 from forebay_kernels.cpu.thread_pool import ThreadPool
 

@@ -155,6 +155,8 @@ class Program:
     def gate_mul(self, gate_up: Buffer, kind: str) -> Buffer:
         """gate(left half) * right half; kind: "silu" or "gelu_tanh"."""
         width = gate_up.width // 2
+        if gate_up.width % 2:
+            raise ValueError(f"rows of {gate_up.width} numbers have no two halves")
         out = Buffer(width, gate_up.is_sampled)
         self._add(instructions.GateMul(gate=_GATES[kind], width=width), gate_up=gate_up, out=out)
         return out

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from forebay_kernels.cpu.program import Buffer, Program
+    from forebay_kernels.cpu.instruction_list import Buffer
+    from forebay_kernels.cpu.program import Program
 
     PassesFor = Tensor
 else:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from attention_batches import AttentionBatch, Heads, build_batch
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
-from forebay_kernels.cpu.program import Buffer, Program
+from forebay_kernels.cpu.instruction_list import Buffer
+from forebay_kernels.cpu.program import Program
 from forebay_kernels.cpu.thread_pool import ThreadPool
 from forebay_kernels.ragged import Ragged
 from native_programs import attend_natively, run_rows

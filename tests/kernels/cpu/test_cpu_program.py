@@ -89,6 +89,18 @@ def test_a_step_with_more_tokens_than_the_program_takes_is_refused() -> None:
         _program(max_tokens=2).run(_step())
 
 
+def test_operands_that_do_not_fit_are_refused() -> None:
+    program = Program(2, 1, 1, ThreadPool(1))
+    rows = program.embedding(torch.zeros(2, 33))
+    layer = build_batch([(1, 3)], Heads(2, 2, 11)).layer
+    with pytest.raises(ValueError, match="no two halves"):
+        program.gate_mul(rows, "silu")
+    with pytest.raises(ValueError, match="3 query heads do not divide over 2"):
+        program.attention(rows, layer)
+    with pytest.raises(ValueError, match="33 numbers for 32 inputs"):
+        program.linear(rows, pack_dense(torch.zeros(4, 32)))
+
+
 def test_nothing_is_recorded_once_a_program_is_finished() -> None:
     with pytest.raises(RuntimeError, match="finished"):
         _program().embedding(TABLE)

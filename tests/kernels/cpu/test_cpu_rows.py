@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from forebay_kernels import reference
+from forebay_kernels.cpu.instruction_list import Buffer
 from forebay_kernels.cpu.packed_matrix import pack_dense
-from forebay_kernels.cpu.program import Buffer, Program
+from forebay_kernels.cpu.program import Program
 from forebay_kernels.portable import elementwise
 from native_programs import run_rows
 from product_oracle import Coding, instructions, random_codes, usable_isas
 
-SHAPES = [(1, 2), (1, 64), (3, 576), (67, 130), (5, 1537), (33, 4098)]
+SHAPES = [(1, 2), (1, 64), (3, 576), (67, 130), (5, 1538), (33, 4098)]
 ids = [f"{rows}x{width}" for rows, width in SHAPES]
 
 
@@ -37,19 +38,20 @@ def _norm(weight: Tensor) -> Operation:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "silu-gate": (lambda p, x: p.gate_mul(x, "silu"), reference.silu_mul),
-    "gelu-gate": (lambda p, x: p.gate_mul(x, "gelu_tanh"), reference.gelu_tanh_mul),
-    "softcap": (lambda p, x: p.softcap(x, 3.0), lambda x: elementwise.softcap(x, 3.0)),
+    "silu-gate": (lambda p, x: p.gate_mul(x, "silu"), elementwise.silu_mul),
+    "gelu-gate": (lambda p, x: p.gate_mul(x, "gelu_tanh"), elementwise.gelu_tanh_mul),
+    "softcap": (lambda p, x: p.softcap(x, 3.0), lambda x: torch.tanh(x / 3) * 3),
     "scale": (lambda p, x: p.scale(x, 0.37), lambda x: x * 0.37),
 }
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize(("num_rows", "width"), SHAPES, ids=ids)
-def test_an_operation_equals_the_reference(name: str, num_rows: int, width: int) -> None:
+def test_an_operation_equals_torchs_in_float64(name: str, num_rows: int, width: int) -> None:
     native, expected = OPERATIONS[name]
     x = torch.randn(num_rows, width) * torch.tensor([0.1, 1.0, 20.0])[torch.arange(width) % 3]
-    torch.testing.assert_close(run_rows(x, native), expected(x), rtol=2e-6, atol=1e-7)
+    wanted = expected(x.double())
+    torch.testing.assert_close(run_rows(x, native).double(), wanted, rtol=4e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("weight_dtype", [torch.float32, torch.bfloat16, torch.float16])
