@@ -28,6 +28,10 @@ class ScoreRows(NamedTuple):
         plain = scores.float().contiguous()
         return cls(plain, plain.data_ptr(), *plain.shape)
 
+    def first(self, num_rows: int) -> ScoreRows:
+        """The first rows."""
+        return ScoreRows(self.whole, self.address, num_rows, self.num_tokens)
+
     @property
     def tensor(self) -> Tensor:
         """[R, V]."""

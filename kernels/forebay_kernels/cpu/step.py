@@ -12,6 +12,7 @@ from forebay_kernels.cpu.instructions import Fields
 
 _INT, _POINTER = ctypes.c_int32, ctypes.c_void_p
 _UNBOUND = 2**31 - 1
+_FORMATS = [np.dtype(np.int64)] * 3 + [np.dtype(np.int32)] * 3 + [np.dtype(np.int64)]
 
 
 class Limits(ctypes.Structure):
@@ -116,9 +117,6 @@ class StepArrays(NamedTuple):
         )
 
     def _has_formats(self) -> bool:
-        wide, narrow = self[:3] + self[6:], self[3:6]
-        return (
-            all(array.dtype == np.int64 for array in wide)
-            and all(array.dtype == np.int32 for array in narrow)
-            and all(array.flags.c_contiguous for array in self)
-        )
+        formats = [array.dtype for array in self]
+        is_in_order = [array.flags.c_contiguous for array in self]
+        return formats == _FORMATS and all(is_in_order)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from forebay_kernels.cpu.score_rows import Scores
 
 
 @dataclass(frozen=True)
@@ -12,10 +16,10 @@ class Computed:
     """T rows, R of them sampled, without their padding.
 
     hidden: [T, h], as the last layer leaves them; None for a decode step, of which nobody asks.
-    logits: [R, V] float32. is_finite: [T] bool, has a token's state no NaN and no infinity?
+    logits: [R, V]. is_finite: [T] bool, has a token's state no NaN and no infinity?
     On the device, all three stand until the next step is computed.
     """
 
     hidden: Tensor | None
-    logits: Tensor
-    is_finite: Tensor
+    logits: Scores
+    is_finite: Tensor | NDArray[np.bool_]

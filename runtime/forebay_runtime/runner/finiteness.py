@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_runtime.scheduling.batch import Batch
+
+_BROKEN = b"\0"
+"""A flag that is false."""
 
 
 def is_finite(hidden: Tensor) -> Tensor:
@@ -20,11 +27,14 @@ class BrokenRequests:
     the host, from then on, so that later steps neither delay nor overwrite it.
     """
 
-    def __init__(self, is_finite: Tensor, batch: Batch) -> None:
+    def __init__(self, is_finite: Tensor | NDArray[np.bool_], batch: Batch) -> None:
         """Shapes: is_finite [T], T the batch's tokens."""
         self._batch = batch
-        self._is_finite = is_finite.to("cpu", non_blocking=True, copy=True)
         self._copied: torch.cuda.Event | None = None
+        if isinstance(is_finite, np.ndarray):
+            self._is_finite: Tensor | bytes = is_finite.tobytes()
+            return
+        self._is_finite = is_finite.to("cpu", non_blocking=True, copy=True)
         if is_finite.is_cuda:
             self._copied = torch.cuda.Event()
             self._copied.record()
@@ -33,12 +43,15 @@ class BrokenRequests:
         """Their ids; waits for the step."""
         if self._copied is not None:
             self._copied.synchronize()
-        if self._is_finite.all():
+        flags = self._is_finite
+        if not isinstance(flags, bytes):
+            flags = flags.numpy().tobytes()
+        if _BROKEN not in flags:
             return frozenset()
         chunks = self._batch.chunks
-        parts = self._is_finite.split([chunk.num_tokens for chunk in chunks])
+        ends = list(accumulate(chunk.num_tokens for chunk in chunks))
         return frozenset(
             chunk.request.request_id
-            for chunk, part in zip(chunks, parts, strict=True)
-            if not part.all()
+            for chunk, end in zip(chunks, ends, strict=True)
+            if _BROKEN in flags[end - chunk.num_tokens : end]
         )

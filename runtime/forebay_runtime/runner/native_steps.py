@@ -8,7 +8,8 @@ later.
 from __future__ import annotations
 
 import logging
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from forebay_kernels.cpu.library import isa_in_use
 from forebay_kernels.cpu.library import native as native_library
 from forebay_kernels.cpu.program import Program
 from forebay_kernels.cpu.recorded import CannotRecord, RecordedIds, RecordedPlan, RecordedRows
+from forebay_kernels.cpu.score_rows import ScoreRows
 from forebay_kernels.cpu.step import StepArrays
 from forebay_kernels.cpu.thread_pool import ThreadPool
 from forebay_runtime.models.decoder import Decoder
@@ -60,16 +62,18 @@ class RecordedModel:
         ids, plan = RecordedIds(program), cast(ops.AttentionPlan, RecordedPlan())
         hidden = _rows(model.hidden_states(ids, ids, plan, cache, num_layers))
         logits = _rows(model.logits(hidden.then(program.take_sampled(hidden.buffer))))
-        self._is_finite = program.flag_finite(hidden.buffer)
+        # Asked for their memory once: a step's own views of tensors would cost it more than all
+        # other Python does.
+        self._is_finite = program.flag_finite(hidden.buffer).numpy()
         self._hidden = program.output(hidden.buffer)
-        self._logits = program.output(logits.buffer)
+        self._logits = ScoreRows.of(program.output(logits.buffer))
         program.finish()
         self._program = program
 
     def run(self, inputs: StepInputs, token_ids: NDArray[np.int64]) -> Computed:
         """Compute a step. token_ids: [T], those that were carried in their place."""
-        starts = np.zeros(inputs.num_seqs + 1, np.int32)
-        np.cumsum(inputs.query_lens, out=starts[1:])
+        is_decode = inputs.is_decode
+        starts = _decode_starts(inputs.num_seqs) if is_decode else _starts(inputs.query_lens)
         self._program.run(
             StepArrays(
                 token_ids,
@@ -83,10 +87,22 @@ class RecordedModel:
         )
         num_tokens = inputs.num_tokens
         return Computed(
-            self._hidden[:num_tokens],
-            self._logits[: inputs.num_sampled],
+            None if is_decode else self._hidden[:num_tokens],
+            self._logits.first(inputs.num_sampled),
             self._is_finite[:num_tokens],
         )
+
+
+@cache
+def _decode_starts(num_seqs: int) -> NDArray[np.int32]:
+    """The first row of each sequence of one token, and the end of the last."""
+    return np.arange(num_seqs + 1, dtype=np.int32)
+
+
+def _starts(query_lens: Sequence[int]) -> NDArray[np.int32]:
+    starts = np.zeros(len(query_lens) + 1, np.int32)
+    np.cumsum(query_lens, out=starts[1:])
+    return starts
 
 
 class NativeSteps:
