@@ -12,10 +12,10 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 
+from forebay_kernels.cpu.score_rows import ScoreRows
 from forebay_runtime.chat_template import ChatTemplate
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine, Warmth, Widths
-from forebay_runtime.runner.device_buffers import DeviceBuffers, PaddedSizes
 from forebay_runtime.runner.step_inputs import describe_step
 from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.batch import Batch, Limits
@@ -74,20 +74,15 @@ class SleepingRunner:
     num_cold = 0
 
     def __init__(self, limits: Limits, step_seconds: float) -> None:
-        most = PaddedSizes(limits.max_num_batched_tokens, limits.max_num_seqs, limits.max_num_seqs)
-        num_blocks = limits.max_model_len // _BLOCK_SIZE
-        self._buffers = DeviceBuffers(most, num_blocks, torch.device("cpu"))
         self._step_seconds = step_seconds
-        torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(0)
-        self._logits = 3 * torch.randn(limits.max_num_seqs, _NUM_TOKENS, generator=generator)
+        logits = 3 * torch.randn(limits.max_num_seqs, _NUM_TOKENS, generator=generator)
+        self._logits = ScoreRows.of(logits)
 
     def run(self, batch: Batch) -> StepResult:
         inputs = describe_step(batch, _BLOCK_SIZE)
-        sizes = PaddedSizes(inputs.num_tokens, inputs.num_seqs, inputs.num_sampled)
-        self._buffers.send(inputs, sizes)
         time.sleep(self._step_seconds)
-        return StepResult(self._logits[: inputs.num_sampled])
+        return StepResult(self._logits.first(inputs.num_sampled))
 
     def carry(self, token_ids: object) -> None:
         """Nothing is in flight here."""
