@@ -26,6 +26,7 @@ import torch  # noqa: E402
 from cpu_parts import attention, products, whole_model  # noqa: E402
 from cpu_parts.limits import KINDS, Limits, compile_loops, measure_limits  # noqa: E402
 from cpu_parts.row import Row, table_of, table_of_limits  # noqa: E402
+from cpu_parts.step_parts import Timed, table_of_parts  # noqa: E402
 from serving.machine import describe_machine, describe_versions  # noqa: E402
 
 PARTS = ("products", "attention", "model")
@@ -55,8 +56,16 @@ def main() -> int:
         found = list(part)
         rows += found
         print("\n".join(["", f"## {title}", "", *table_of(found, limits)]), flush=True)
+    parts: list[Timed] = []
+    if "model" in options.parts and options.model is not None:
+        found, parts = measure_model(options)
+        rows += found
+        print("\n".join(["", f"## Steps of {options.model.name}", "", *table_of(found, limits)]))
+        print("\n".join(["", *table_of_parts(parts)]), flush=True)
     if options.out is not None:
-        options.out.write_text(json.dumps(document_of(machine, all_limits, rows), indent=1) + "\n")
+        options.out.write_text(
+            json.dumps(document_of(machine, all_limits, rows, parts), indent=1) + "\n"
+        )
     return 0
 
 
@@ -95,21 +104,22 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Row]]]
     if "attention" in options.parts:
         dtypes = (torch.float32, torch.bfloat16)
         yield "Attention, a layer's", attention.measure(options.shapes, dtypes)
-    if "model" in options.parts and options.model is not None:
-        flags = whole_model.Flags(options.dtype, options.quantization, options.kv_cache_dtype)
-        yield (
-            f"Steps of {options.model.name}",
-            whole_model.measure(options.model, options.kind, (1, 8, 32), (128, 1024), flags),
-        )
+
+
+def measure_model(options: argparse.Namespace) -> tuple[list[Row], list[Timed]]:
+    """Whole steps, and their parts."""
+    flags = whole_model.Flags(options.dtype, options.quantization, options.kv_cache_dtype)
+    return whole_model.measure(options.model, options.kind, (1, 8, 32), (128, 1024), flags)
 
 
 def document_of(
-    machine: dict[str, object], all_limits: list[Limits], rows: list[Row]
+    machine: dict[str, object], all_limits: list[Limits], rows: list[Row], parts: list[Timed]
 ) -> dict[str, object]:
     """For JSON."""
     return {
         "machine": machine,
         "limits": [vars(limits) for limits in all_limits],
+        "parts": [vars(timed) for timed in parts],
         "rows": [row.to_document(all_limits[-1]) for row in rows],
     }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cpu_parts.row import Row
+from cpu_parts.step_parts import Timed, last_step
 from forebay_budget.inspection import ModelConfig
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
@@ -36,14 +37,42 @@ class Flags:
 
 def measure(
     model: Path, kind: str, batches: Sequence[int], contexts: Sequence[int], flags: Flags
-) -> Iterator[Row]:
-    """Decode steps at each batch and length, then prompts; kind: whose peak they are held to."""
-    longest = max(*contexts, _PROMPT_TOKENS) + _NUM_TOKENS
+) -> tuple[list[Row], list[Timed]]:
+    """Decode steps at each batch and length, then prompts, and what each step is made of.
+
+    kind: whose peak they are held to.
+    """
+    engine = _build(model, max(batches), max(*contexts, _PROMPT_TOKENS) + _NUM_TOKENS, flags)
+    measured = {term.name: term.measured_bytes for term in engine.vram_terms}
+    token_bytes = measured["kv_cache"] / engine.load_now().free_kv_tokens
+    sizes = describe_model(model).blueprint.sizes
+    num_operations = 2 * (num_multiplied(sizes) + sizes.vocab_size * sizes.hidden_size)
+    rows, parts = [], []
+    with last_step() as step:
+        for context in contexts:
+            for batch in batches:
+                read = measured["weights"] + int(batch * context * token_bytes)
+                seconds = time_decode(engine, batch, context)
+                what = f"decode behind {context} tokens"
+                rows.append(Row(_PART, what, batch, seconds, read, batch * num_operations, kind))
+                parts += step.parts()
+                _end(engine, batch)
+        seconds = time_prompt(engine)
+        parts += step.parts()
+        _end(engine, 1)
+    operations = 2 * _PROMPT_TOKENS * num_multiplied(sizes)
+    what = f"a prompt of {_PROMPT_TOKENS} tokens"
+    rows.append(Row(_PART, what, 1, seconds, measured["weights"], operations, kind))
+    return rows, parts
+
+
+def _build(model: Path, num_seqs: int, longest: int, flags: Flags) -> Engine:
+    """A warm engine, whose requests share nothing."""
     config = EngineConfig(
         model,
         device="cpu",
         max_model_len=longest,
-        max_num_seqs=max(batches),
+        max_num_seqs=num_seqs,
         max_num_batched_tokens=_PROMPT_TOKENS,
         enable_prefix_caching=False,
         kv_cache_memory_bytes=_KV_BYTES,
@@ -53,25 +82,7 @@ def measure(
     )
     engine = build_engine(config)
     engine.warm_up()
-    measured = {term.name: term.measured_bytes for term in engine.vram_terms}
-    token_bytes = measured["kv_cache"] / engine.load_now().free_kv_tokens
-    sizes = describe_model(model).blueprint.sizes
-    for context in contexts:
-        for batch in batches:
-            read = measured["weights"] + int(batch * context * token_bytes)
-            operations = 2 * batch * (num_multiplied(sizes) + sizes.vocab_size * sizes.hidden_size)
-            seconds = time_decode(engine, batch, context)
-            what = f"decode behind {context} tokens"
-            yield Row(_PART, what, batch, seconds, read, operations, kind)
-    yield Row(
-        _PART,
-        f"a prompt of {_PROMPT_TOKENS} tokens",
-        1,
-        time_prompt(engine),
-        measured["weights"],
-        2 * _PROMPT_TOKENS * num_multiplied(sizes),
-        kind,
-    )
+    return engine
 
 
 def num_multiplied(sizes: ModelConfig) -> int:
@@ -81,7 +92,7 @@ def num_multiplied(sizes: ModelConfig) -> int:
 
 
 def time_decode(engine: Engine, batch: int, context: int) -> float:
-    """The median seconds of a step in which each request gets a token."""
+    """The median seconds of a step in which each request gets a token; they still run after it."""
     _add(engine, batch, context, _NUM_TOKENS)
     while len(engine.step()) < batch:
         if not engine.has_work:
@@ -92,20 +103,19 @@ def time_decode(engine: Engine, batch: int, context: int) -> float:
         outputs = engine.step()
         if len(outputs) == batch:
             seconds.append(time.perf_counter() - start)
-    _end(engine, batch)
     return statistics.median(seconds)
 
 
 def time_prompt(engine: Engine) -> float:
-    """The least seconds from a prompt's coming to its first token."""
+    """The least seconds from a prompt's coming to its first token; the last still runs after it."""
     seconds: list[float] = []
     for _ in range(5):
+        _end(engine, 1)
         _add(engine, 1, _PROMPT_TOKENS, 2)
         start = time.perf_counter()
         while not engine.step():
             pass
         seconds.append(time.perf_counter() - start)
-        _end(engine, 1)
     return min(seconds)
 
 

@@ -7,6 +7,7 @@ import torch
 from cpu_parts import attention, products, whole_model
 from cpu_parts.limits import KINDS, Limits, compile_loops, measure_limits
 from cpu_parts.row import Row, table_of, table_of_limits
+from cpu_parts.step_parts import LastStep, Timed, table_of_parts
 
 from served_model import save_served_model
 
@@ -93,9 +94,31 @@ def test_steps_of_a_model_count_its_weights_its_cache_and_its_operations(
     monkeypatch.setattr(whole_model, "_NUM_TOKENS", 60)
     save_served_model(tmp_path)
     flags = whole_model.Flags(dtype="float32")
-    one, three, prompt = whole_model.measure(tmp_path, "float32", (1, 3), (8,), flags)
+    rows, parts = whole_model.measure(tmp_path, "float32", (1, 3), (8,), flags)
+    one, three, prompt = rows
     layers = 2 * 32 * ((4 + 2 + 2 + 4) * 8 + 3 * 64)
     assert prompt.num_operations == 2 * 32 * layers
     kv_bytes = 2 * 2 * 2 * 8 * 4
     assert three.num_bytes - one.num_bytes == pytest.approx(2 * 8 * kv_bytes, abs=8)
     assert three.num_operations == 3 * one.num_operations
+    assert {timed.step.partition(" sequences")[0] for timed in parts} == {
+        "1 tokens of 1",
+        "3 tokens of 3",
+        "32 tokens of 1",
+    }
+    assert {"all", "Attention", "LinearProduct"} <= {
+        timed.part for timed in parts
+    }
+
+
+def test_a_parts_share_is_of_its_own_step() -> None:
+    found = [Timed("a", "all", 0.01, 0.02), Timed("a", "b", 0.002), Timed("c", "all", 1, 2)]
+    assert table_of_parts(found)[2:] == [
+        "| a | all | 10.00 | 100% | 20.00 |",
+        "| a | b | 2.00 | 20% |  |",
+        "| c | all | 1000.00 | 100% | 2000.00 |",
+    ]
+
+
+def test_a_step_that_was_not_recorded_has_no_parts() -> None:
+    assert LastStep().parts() == []
