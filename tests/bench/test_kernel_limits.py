@@ -106,9 +106,7 @@ def test_steps_of_a_model_count_its_weights_its_cache_and_its_operations(
         "3 tokens of 3",
         "32 tokens of 1",
     }
-    assert {"all", "Attention", "LinearProduct"} <= {
-        timed.part for timed in parts
-    }
+    assert {"all", "Attention", "LinearProduct"} <= {timed.part for timed in parts}
 
 
 def test_a_parts_share_is_of_its_own_step() -> None:
