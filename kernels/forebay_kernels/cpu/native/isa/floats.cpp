@@ -13,6 +13,8 @@ namespace {
 
 constexpr int turn_inputs = 256;
 constexpr int64_t turn_floats = int64_t{turn_inputs} * tile_outputs;
+// Of weights that are read where they lie, for many rows: what the second cache holds.
+constexpr int long_turn_inputs = 1024;
 
 // Weights of one turn, of each tile, for its inputs. ahead: how far those lie, in bytes, that come
 // next from memory; 0 where they come from the cache.
@@ -204,9 +206,12 @@ inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Par
     const int64_t input_bytes = matrix.format == Format::float32 ? run_bytes
                                 : is_packed                      ? run_bytes / 2
                                                                  : 0;
-    for (int first = 0; first < matrix.num_stored; first += turn_inputs) {
+    const bool is_long =
+        matrix.format == Format::float32 && part.end_row - part.first_row > float_rows_at_once;
+    const int most_inputs = is_long ? long_turn_inputs : turn_inputs;
+    for (int first = 0; first < matrix.num_stored; first += most_inputs) {
         const int num_left = matrix.num_stored - first;
-        Turn turn{{}, num_left < turn_inputs ? num_left : turn_inputs, turn_inputs * input_bytes};
+        Turn turn{{}, num_left < most_inputs ? num_left : most_inputs, turn_inputs * input_bytes};
         for (int t = 0; t < tiles_at_once; ++t) {
             const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
                                                                  : part.end_tile - 1;

@@ -1,5 +1,4 @@
 // The table of one set of instructions.
-#include "../products_by_isa.h"
 #include "lanes.h"
 #include "products_of_isa.h"
 
@@ -23,21 +22,21 @@ int64_t codes_scratch_bytes(const Matrix& matrix) {
 
 }  // namespace
 
-const Products& table() {
-    static const Products all{round_codes,
-                              round_bfloat16,
-                              multiply_codes,
-                              multiply_floats,
+extern const Products products_table;
+const Products products_table{
+    round_codes,
+    round_bfloat16,
+    multiply_codes,
+    multiply_floats,
 #if defined(FB_HAS_BFLOAT16_DOT)
-                              multiply_bfloat16,
+    multiply_bfloat16,
 #else
-                              nullptr,
+    nullptr,
 #endif
-                              codes_scratch_bytes,
-                              floats_scratch_bytes,
-                              tiles_at_once};
-    return all;
-}
+    codes_scratch_bytes,
+    floats_scratch_bytes,
+    tiles_at_once,
+};
 
 }  // namespace FOREBAY_ISA
 }  // namespace forebay
