@@ -22,6 +22,8 @@ from forebay_runtime.quantizing.recipe import Recipe
 _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 """In which of a word's eight places each of eight neighbouring outputs lies."""
 _WORD_BITS = 32
+_FUSED = {"q_proj": "qkv_proj", "gate_proj": "gate_up_proj"}
+"""What engines that hold matrices of the same inputs as one call these."""
 
 
 def pack_matrix(matrix: RoundedMatrix, recipe: Recipe) -> dict[str, Tensor]:
@@ -61,7 +63,8 @@ def _words(numbers: Tensor, bits: int, places: Sequence[int]) -> Tensor:
 
 
 def quantization_config(recipe: Recipe, kept: Sequence[str]) -> dict[str, Any]:
-    """What config.json says of it. kept: the modules that stay plain, those of layers by name."""
+    """What config.json says of it. kept: the modules of layers that stay plain."""
+    kept = _with_fused(kept)
     group_size = recipe.group_size or -1
     made_by = f"forebay:{importlib.metadata.version('forebay')}"
     if recipe.layout == "awq":
@@ -88,3 +91,13 @@ def quantization_config(recipe: Recipe, kept: Sequence[str]) -> dict[str, Any]:
     if kept:
         config["dynamic"] = {f"-:^{re.escape(module)}$": {} for module in kept}
     return config
+
+
+def _with_fused(modules: Sequence[str]) -> list[str]:
+    """Modules, and what engines ask for in their place, by names that some of them match whole."""
+    found = list(modules)
+    for module in modules:
+        block, _, part = module.rpartition(".")
+        if part in _FUSED:
+            found.append(f"{block}.{_FUSED[part]}")
+    return found

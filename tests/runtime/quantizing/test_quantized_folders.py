@@ -1,15 +1,18 @@
 """What `forebay quantize` writes is what it computed: for our engine, and by the formats' rules."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.quantizers.auto import AutoQuantizationConfig
 
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
+from forebay_runtime.quantizing.layouts import quantization_config
 from forebay_runtime.quantizing.recipe import Recipe
 from greedy import best_tokens, greedy_answers
 from tiny_quantized import quantize_tiny, save_source
@@ -29,6 +32,10 @@ RECIPES = {
     "rtn": Recipe("rtn", 4, 32),
     "rtn-8-bits": Recipe("rtn", 8, 32, is_symmetric=True),
 }
+
+
+def model_modules(folder: Path) -> set[str]:
+    return {name.removesuffix(".weight") for name in read_folder(folder) if "proj.weight" in name}
 
 
 def load(path: Path, **flags: Any) -> Any:
@@ -73,14 +80,18 @@ def test_skipped_modules_stay_plain_with_those_that_share_their_inputs(tmp_path:
     recipe = Recipe("gptq", 4, 32, skipped=("*.0.self_attn.k_proj", "*down_proj"))
     packed = quantize_tiny(tmp_path / "source", tmp_path / "packed", recipe)
 
-    kept = {name.removesuffix(".weight") for name in read_folder(packed) if "proj.weight" in name}
+    kept = model_modules(packed)
     layers = "model.layers."
     assert kept == {
         *(f"{layers}0.self_attn.{part}_proj" for part in "qkv"),
         *(f"{layers}{number}.mlp.down_proj" for number in (0, 1)),
     }
     stated = json.loads((packed / "config.json").read_text())["quantization_config"]
-    assert len(stated["dynamic"]) == len(kept)
+    rules = [rule.removeprefix("-:") for rule in stated["dynamic"]]
+    fused = {f"{layers}0.self_attn.qkv_proj"}
+    for module in model_modules(tmp_path / "source") | fused:
+        is_kept = any(re.match(rule, module) for rule in rules)
+        assert is_kept is (module in kept | fused)
     before, after = (read_folder(tmp_path / name) for name in ("source", "packed"))
     assert all(torch.equal(before[f"{name}.weight"], after[f"{name}.weight"]) for name in kept)
     answers = greedy_answers(load(packed), PROMPTS, NUM_TOKENS)
@@ -96,3 +107,16 @@ def test_the_same_command_writes_the_same_bytes(tmp_path: Path) -> None:
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in second.iterdir())
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_transformers_understands_what_config_says(name: str) -> None:
+    recipe = RECIPES[name]
+    stated = quantization_config(recipe, ["model.layers.0.mlp.down_proj"])
+    theirs: Any = AutoQuantizationConfig.from_dict(stated)
+    assert (theirs.bits, theirs.group_size) == (recipe.bits, recipe.group_size or -1)
+    if stated["quant_method"] == "gptq":
+        assert (theirs.sym, theirs.desc_act) == (recipe.is_symmetric, recipe.is_reordered)
+        assert theirs.to_dict()["checkpoint_format"] == "gptq"
+    else:
+        assert theirs.modules_to_not_convert == ["lm_head", "model.layers.0.mlp.down_proj"]
