@@ -8,6 +8,7 @@ import gguf
 import pytest
 import torch
 
+from forebay_kernels.cpu.score_rows import to_tensor
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
@@ -44,7 +45,7 @@ def logits_in_chunks(engine: Engine, token_ids: list[int], ends: list[int]) -> t
             num_gone = max(0, start - runner.model.window + 1) // BLOCK_SIZE
             request.block_ids[:num_gone] = array("i", [POISONED] * num_gone)
         chunk = Chunk(request, start, end - start, catches_up=True)
-        rows.append(runner.run(Batch((chunk,))).logits.clone())
+        rows.append(to_tensor(runner.run(Batch((chunk,))).logits).clone())
         start = end
     return torch.cat(rows)
 
