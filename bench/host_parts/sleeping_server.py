@@ -21,10 +21,9 @@ from forebay_runtime.sampling.sampler import Sampler
 from forebay_runtime.scheduling.batch import Batch, Limits
 from forebay_runtime.scheduling.blocks import BlockPool
 from forebay_runtime.scheduling.scheduler import Scheduler
-from forebay_runtime.server.engine_loop import OnLoss
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.process import leave, run_server
-from forebay_runtime.server.service import Model
+from forebay_runtime.server.service import Listener, Model
 from forebay_runtime.step_result import StepResult
 from forebay_runtime.text.tokenizer import SpecialTokens, Tokenizer
 
@@ -38,7 +37,7 @@ def serve(step_seconds: float, max_num_seqs: int) -> None:
     limits = Limits(max_num_seqs, 2048, 4096)
     template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
-    def load_model(on_loss: OnLoss) -> Model:
+    def load_model(listener: Listener) -> Model:
         tokenizer = build_tokenizer()
         pool = BlockPool(max_num_seqs * limits.max_model_len // _BLOCK_SIZE, _BLOCK_SIZE)
         scheduler = Scheduler(pool, limits, frozenset())
