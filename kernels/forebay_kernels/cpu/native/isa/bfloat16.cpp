@@ -1,4 +1,5 @@
 // Products of bfloat16 with inputs rounded to it, by instructions that add pairs of products.
+#include "fetching.h"
 #include "finishing.h"
 #include "products_of_isa.h"
 
@@ -10,11 +11,11 @@ namespace FOREBAY_ISA {
 namespace {
 
 constexpr int pair_bytes = 64;
-constexpr int prefetch_pair_bytes = 4096;
 
 struct Pairs {
     const uint8_t* weights[tiles_at_once];  // of each tile [pairs][16][2]
     int num_pairs;
+    int64_t ahead;
 };
 
 FB_INLINE Ints spread_pair(const uint16_t* from) {
@@ -35,7 +36,7 @@ inline void multiply_rows(const Matrix& matrix, const Pairs& pairs, const uint16
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
             const uint8_t* from = pairs.weights[t] + int64_t{pair} * pair_bytes;
-            __builtin_prefetch(from + prefetch_pair_bytes);
+            fetch(from, pairs.ahead);
             weights[t] = load_ints(from);
         }
 #pragma GCC unroll 16
@@ -69,7 +70,7 @@ void multiply_bfloat16(const Matrix& matrix, const uint16_t* x, int64_t stride, 
     Part some = part;
     for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {
         some.first_tile = tile;
-        Pairs pairs{{}, (matrix.num_stored + 1) / 2};
+        Pairs pairs{{}, (matrix.num_stored + 1) / 2, fetched_ahead(matrix)};
         for (int t = 0; t < tiles_at_once; ++t) {
             pairs.weights[t] = matrix.tile(tile + t < part.end_tile ? tile + t : tile);
         }

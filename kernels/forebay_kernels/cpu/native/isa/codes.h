@@ -11,13 +11,8 @@ namespace forebay {
 namespace FOREBAY_ISA {
 namespace {
 
-// The next tiles are fetched while these are multiplied, if that is not too far ahead; of few rows
-// not farther than memory takes to answer, of more as far as the nearest cache reaches.
-inline Units units(const Matrix& matrix, int num_rows) {
-    constexpr int64_t near_bytes = 16 * 1024, far_bytes = 32 * 1024, few_bytes = 2048;
-    const int64_t tiles_bytes = tiles_at_once * matrix.tile_bytes();
-    const int64_t most = num_rows <= most_code_rows ? near_bytes : far_bytes;
-    const int64_t ahead = tiles_bytes <= most ? tiles_bytes : few_bytes;
+inline Units units(const Matrix& matrix) {
+    const int64_t ahead = fetched_ahead(matrix);
     const int64_t group_bytes = matrix.record_bytes() * matrix.group_size / block_inputs;
     return {matrix.num_units(), matrix.group_size / matrix.unit_inputs(), ahead,
             ahead * 2 * tile_outputs / group_bytes};
@@ -27,7 +22,7 @@ template <class V, int num_rows>
 inline void multiply_rows(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x, int row,
                           const Part& part, const Destination& to) {
     CodesKernel<V, num_rows> kernel;
-    kernel.run(tiles, units(matrix, part.end_row - part.first_row), x, row);
+    kernel.run(tiles, units(matrix), x, row);
     for (int t = 0; t < tiles_at_once && part.first_tile + t < part.end_tile; ++t) {
         for (int r = 0; r < num_rows; ++r) {
             finish(kernel.sums[t][r], row + r, part.first_tile + t, matrix.num_outputs, to);
@@ -100,7 +95,7 @@ inline Tiles take_tiles(const Matrix& matrix, const Part& part, uint8_t* unpacke
         tiles.scales[t] = matrix.tile_scales(tile);
         tiles.zeros[t] = matrix.tile_zeros(tile);
         if (unpacked != nullptr) {
-            unpack_records(matrix.bits, tiles.codes[t], matrix.num_blocks(), unpacked);
+            unpack_records(matrix.bits, tiles.codes[t], matrix.num_blocks(), fetched_ahead(matrix), unpacked);
             tiles.codes[t] = unpacked;
             unpacked += int64_t{512} * matrix.num_blocks();
         }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "../products.h"
+#include "fetching.h"
 #include "finishing.h"
 #include "unpacking.h"
 
@@ -105,7 +106,7 @@ private:
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
             const uint16_t* from = tiles.scales[t] + group * tile_outputs;
-            __builtin_prefetch(reinterpret_cast<const uint8_t*>(from) + scales_ahead_);
+            fetch(from, scales_ahead_);
             const Floats scale = load_half(from);
 #pragma GCC unroll 16
             for (int r = 0; r < num_rows; ++r) local[t][r] = fma(of_group[t][r], scale, local[t][r]);
@@ -148,7 +149,7 @@ private:
             for (int t = 0; t < tiles_at_once; ++t) {
                 const uint8_t* record = tiles.codes[t] + int64_t{unit} * unit_bytes;
                 if (V::bits == 8 || step % 2 == 0) {
-                    __builtin_prefetch(record + step * V::bits * 8 + ahead_);
+                    fetch(record + step * V::bits * 8, ahead_);
                 }
                 codes[t] = load_step<V::bits>(record, step);
             }

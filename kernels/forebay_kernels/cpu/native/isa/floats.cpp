@@ -3,6 +3,7 @@
 // A few tiles are taken at a time, and of them as many inputs as the nearest cache holds: there
 // weights in another format are unpacked to, once for all rows. Each output is one sum over the
 // inputs in their order, which is put aside between those turns.
+#include "fetching.h"
 #include "finishing.h"
 #include "products_of_isa.h"
 #include "unpacking.h"
@@ -64,9 +65,9 @@ template <class Weights>
 FB_INLINE void fetch_ahead(const Turn& turn, int k) {
 #pragma GCC unroll 2
     for (int t = 0; t < tiles_at_once; ++t) {
-        const uint8_t* from = Weights::pair(turn.weights[t], k) + turn.ahead;
+        const uint8_t* from = Weights::pair(turn.weights[t], k);
 #pragma GCC unroll 2
-        for (int i = 0; i < Weights::lines_a_pair; ++i) __builtin_prefetch(from + i * run_bytes);
+        for (int i = 0; i < Weights::lines_a_pair; ++i) fetch(from + i * run_bytes, turn.ahead);
     }
 }
 
@@ -123,8 +124,9 @@ constexpr AddProducts from_floats[] = {
 constexpr AddProducts from_bfloat16[] = {nullptr, of_bfloat16<1>(), of_bfloat16<2>(),
                                          of_bfloat16<3>(), of_bfloat16<4>()};
 
-inline void unpack_bfloat16(const uint8_t* pairs, int num_pairs, float* out) {
+inline void unpack_bfloat16(const uint8_t* pairs, int num_pairs, int64_t ahead, float* out) {
     for (int pair = 0; pair < num_pairs; ++pair, pairs += run_bytes, out += 2 * tile_outputs) {
+        fetch(pairs, ahead);
         const Ints both = load_ints(pairs);
         store(out, low_bfloat16(both));
         store(out + tile_outputs, high_bfloat16(both));
@@ -156,7 +158,8 @@ inline void unpack_codes(const Matrix& matrix, int tile, int block, int num_bloc
     uint8_t steps[block_steps * run_bytes];
     const int num_units = block_inputs / matrix.unit_inputs();
     for (int end = block + num_blocks; block < end; ++block) {
-        unpack_records(matrix.bits, matrix.tile(tile) + block * matrix.record_bytes(), 1, steps);
+        unpack_records(matrix.bits, matrix.tile(tile) + block * matrix.record_bytes(), 1,
+                       fetched_ahead(matrix), steps);
         for (int unit = 0; unit < num_units; ++unit) {
             const int input = block * block_inputs + unit * matrix.unit_inputs();
             scale_steps(matrix, tile, input / matrix.group_size,
@@ -173,7 +176,7 @@ inline const uint8_t* take_weights(const Matrix& matrix, int tile, int first, in
     const uint8_t* packed = matrix.tile(tile) + lines * run_bytes;
     if (matrix.format == Format::float32 || unpacked == nullptr) return packed;
     if (matrix.format == Format::bfloat16) {
-        unpack_bfloat16(packed, (num_inputs + 1) / 2, unpacked);
+        unpack_bfloat16(packed, (num_inputs + 1) / 2, fetched_ahead(matrix), unpacked);
     } else {
         unpack_codes(matrix, tile, first / block_inputs,
                      (num_inputs + block_inputs - 1) / block_inputs, unpacked);
@@ -203,15 +206,14 @@ inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Par
     for (int64_t i = 0; i < num_sums; i += tile_outputs) store(sums + i, zero_floats());
     const bool is_packed = reads_packed(matrix, part.end_row - part.first_row);
     const AddProducts* by_rows = is_packed ? from_bfloat16 : from_floats;
-    const int64_t input_bytes = matrix.format == Format::float32 ? run_bytes
-                                : is_packed                      ? run_bytes / 2
-                                                                 : 0;
+    const bool is_read = is_packed || matrix.format == Format::float32;
+    const int64_t ahead = is_read ? fetched_ahead(matrix) : 0;
     const bool is_long =
         matrix.format == Format::float32 && part.end_row - part.first_row > float_rows_at_once;
     const int most_inputs = is_long ? long_turn_inputs : turn_inputs;
     for (int first = 0; first < matrix.num_stored; first += most_inputs) {
         const int num_left = matrix.num_stored - first;
-        Turn turn{{}, num_left < most_inputs ? num_left : most_inputs, turn_inputs * input_bytes};
+        Turn turn{{}, num_left < most_inputs ? num_left : most_inputs, ahead};
         for (int t = 0; t < tiles_at_once; ++t) {
             const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
                                                                  : part.end_tile - 1;

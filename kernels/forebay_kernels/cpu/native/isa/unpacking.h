@@ -3,6 +3,7 @@
 
 #include "../codes_layout.h"
 #include "../matrix.h"
+#include "fetching.h"
 #include "lanes.h"
 
 namespace forebay {
@@ -30,9 +31,14 @@ FB_INLINE Bytes load_step(const uint8_t* record, int step) {
     }
 }
 
+// ahead: how far those records lie that will be unpacked next; they are fetched meanwhile.
 template <int bits>
-inline void unpack_records(const uint8_t* records, int num_records, uint8_t* out) {
+inline void unpack_records(const uint8_t* records, int num_records, int64_t ahead, uint8_t* out) {
     for (int i = 0; i < num_records; ++i, records += bits * run_bytes) {
+#pragma GCC unroll 8
+        for (int run = 0; run < bits; ++run) {
+            fetch(records + run * run_bytes, ahead);
+        }
 #pragma GCC unroll 8
         for (int step = 0; step < block_steps; ++step, out += run_bytes) {
             store_bytes(out, load_step<bits>(records, step));
@@ -41,14 +47,15 @@ inline void unpack_records(const uint8_t* records, int num_records, uint8_t* out
 }
 
 // Records of any number of bits as ones of eight.
-inline void unpack_records(int bits, const uint8_t* records, int num_records, uint8_t* out) {
+inline void unpack_records(int bits, const uint8_t* records, int num_records, int64_t ahead,
+                           uint8_t* out) {
     switch (bits) {
-        case 2: return unpack_records<2>(records, num_records, out);
-        case 3: return unpack_records<3>(records, num_records, out);
-        case 4: return unpack_records<4>(records, num_records, out);
-        case 5: return unpack_records<5>(records, num_records, out);
-        case 6: return unpack_records<6>(records, num_records, out);
-        default: return unpack_records<8>(records, num_records, out);
+        case 2: return unpack_records<2>(records, num_records, ahead, out);
+        case 3: return unpack_records<3>(records, num_records, ahead, out);
+        case 4: return unpack_records<4>(records, num_records, ahead, out);
+        case 5: return unpack_records<5>(records, num_records, ahead, out);
+        case 6: return unpack_records<6>(records, num_records, ahead, out);
+        default: return unpack_records<8>(records, num_records, ahead, out);
     }
 }
 
