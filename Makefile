@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH :=
 
-.PHONY: help python demo demo-down clean test test-long lint types unit e2e evaluate bench-operator kernels-report model kube cluster native
+.PHONY: help python demo demo-down clean test test-long sanitize lint types unit e2e evaluate bench-operator kernels-report model kube cluster native
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,11 @@ test: lint types unit e2e ## everything but the long suites
 
 test-long: native model kube cluster ## the suites that are too long for `make test`
 	KUBECONFIG= $(BIN)/pytest -m long tests e2e
+
+sanitize: $(VENV)/made ## the CPU kernels' tests, with every memory access watched
+	$(BIN)/python kernels/forebay_kernels/cpu/build.py --sanitize
+	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 $(BIN)/pytest -p no:cacheprovider tests/kernels/cpu
+	$(BIN)/python kernels/forebay_kernels/cpu/build.py
 
 lint: $(VENV)/made ## style, formatting and the import rules
 	$(BIN)/ruff check

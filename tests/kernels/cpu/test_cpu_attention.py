@@ -48,6 +48,7 @@ CASES = {
     "window": Case(MIXED, rule=AttentionRule(window=130)),
     "short-window": Case(MIXED, rule=AttentionRule(window=5)),
     "window-of-one": Case(MIXED, rule=AttentionRule(window=1)),
+    "window-of-eight-bit-keys": Case(MIXED, rule=AttentionRule(window=77), kind="int8"),
     "soft-cap": Case(MIXED, rule=AttentionRule(softcap=2.0, scale=0.4)),
     "sinks": Case(MIXED, Heads(14, 2, 64), AttentionRule(sinks=SINKS)),
     "window-with-sinks-and-cap": Case(

@@ -26,8 +26,8 @@ RULES = {
     "window": AttentionRule(window=150),
     "soft-cap-and-sinks": AttentionRule(softcap=3.0, sinks=torch.linspace(-1, 4, 14)),
 }
-HEADS = [Heads(14, 2, 64), Heads(14, 14, 80)]
-KINDS = ["plain", "int8"]
+HEADS = [Heads(14, 2, 64), Heads(14, 14, 80), Heads(14, 7, 96)]
+KINDS = ["plain", "int8", "int4"]
 
 
 @pytest.fixture(params=usable_isas(), autouse=True)

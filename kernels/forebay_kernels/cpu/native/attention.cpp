@@ -39,8 +39,8 @@ FB_CHOOSE_TABLE(AttentionKernels, attention_kernels)
 int64_t attention_scratch_bytes(const Attention& call, int num_rows) {
     const int64_t size = (call.cache.head_dim + 15) / 16 * 16;
     const int64_t tile = 2 * tile_keys * size + 2 * tile_keys;
-    const int64_t scores = 16 * tile_keys;
-    return 4 * (tile + scores + num_rows * (2 * size + 16));
+    const int64_t scores = 8 * tile_keys;
+    return 4 * (tile + scores + num_rows * (2 * size + 2));
 }
 
 void AttentionPlan::build(const Attention& call, const Step& step, int num_threads) {
@@ -115,25 +115,32 @@ void AttentionPlan::run(const Attention& call, Pool& pool, Scratch& scratch) {
         num_left_[split] = splits_[split].num_parts;
     }
     partials_ = reinterpret_cast<float*>(scratch.shared().take(4 * num_partials_));
+    int64_t most_bytes = 0;
+    for (const AttentionItem& item : items_) {
+        const int64_t bytes = attention_scratch_bytes(call, item.num_tokens * group_size(call));
+        if (bytes > most_bytes) most_bytes = bytes;
+    }
+    const int num_threads = pool.num_threads();
     pool.run(static_cast<int>(items_.size()), [&](int index, int thread) {
-        run_item(call, items_[index], scratch, thread);
+        run_item(call, index, num_threads, scratch.of_thread(thread).take(most_bytes));
     });
 }
 
-void AttentionPlan::run_item(const Attention& call, const AttentionItem& item, Scratch& scratch,
-                             int thread) {
+void AttentionPlan::run_item(const Attention& call, int index, int num_threads, uint8_t* scratch) {
     const AttentionKernels& with = attention_kernels();
-    const int num_rows = item.num_tokens * group_size(call);
-    uint8_t* own = scratch.of_thread(thread).take(attention_scratch_bytes(call, num_rows));
+    const AttentionItem& item = items_[index];
+    const size_t after = static_cast<size_t>(index) + num_threads;
+    const AttentionItem* next = after < items_.size() ? &items_[after] : nullptr;
     if (item.split < 0) {
-        with.attend(call, item, own);
+        with.attend(call, item, next, scratch);
         return;
     }
     const Split& split = splits_[item.split];
     float* partials = partials_ + split.partials;
+    const int64_t num_rows = int64_t{item.num_tokens} * group_size(call);
     const int64_t tile_floats = num_rows * partial_floats(call.cache.head_dim);
     const int tiles_before = item.first_tile - split.whole.first_tile;
-    with.attend_part(call, item, partials + tiles_before * tile_floats, own);
+    with.attend_part(call, item, next, partials + tiles_before * tile_floats, scratch);
     // Whoever is the last to end sees what all others have written.
     if (__atomic_sub_fetch(&num_left_[item.split], 1, __ATOMIC_ACQ_REL) == 0) {
         with.merge(call, split.whole, partials);

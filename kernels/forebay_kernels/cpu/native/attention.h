@@ -35,11 +35,12 @@ struct AttentionItem {
 // What a tile gave N * G rows: for each its largest score, its sum of weights, and its sum of
 // weighted values [head_dim rounded up to 16].
 struct AttentionKernels {
-    // All tiles of a whole item, into call.out.
-    void (*attend)(const Attention& call, const AttentionItem& item, uint8_t* scratch);
+    // All tiles of a whole item, into call.out. next: what the thread probably does then, or null.
+    void (*attend)(const Attention& call, const AttentionItem& item, const AttentionItem* next,
+                   uint8_t* scratch);
     // Each tile of a part of an item, into partials [end_tile - first_tile][N * G][partial_floats].
-    void (*attend_part)(const Attention& call, const AttentionItem& item, float* partials,
-                        uint8_t* scratch);
+    void (*attend_part)(const Attention& call, const AttentionItem& item,
+                        const AttentionItem* next, float* partials, uint8_t* scratch);
     // The whole of an item from what attend_part gave for all of its tiles, into call.out.
     void (*merge)(const Attention& call, const AttentionItem& item, const float* partials);
 };
@@ -64,7 +65,7 @@ class AttentionPlan {
     void add_sequence(const Attention& call, const Step& step, int seq, int64_t unit_cost);
     void add_split(const AttentionItem& whole, int num_rows, int64_t floats_a_row,
                    int tiles_a_part);
-    void run_item(const Attention& call, const AttentionItem& item, Scratch& scratch, int thread);
+    void run_item(const Attention& call, int index, int num_threads, uint8_t* scratch);
 
     struct Split {
         AttentionItem whole;

@@ -7,6 +7,7 @@
 
 #include "attention_work.h"
 #include "exp_lanes.h"
+#include "few_rows.h"
 #include "functions.h"
 #include "key_tiles.h"
 #include "lanes.h"
@@ -62,19 +63,19 @@ FB_INLINE void add_part(const float* part, int stride, float* total) {
     total[stride + 1] = top;
 }
 
-FB_INLINE void clear_total(const Work& work, int row, float* total) {
-    for (int i = 0; i <= work.stride; ++i) total[i] = 0.0f;
-    total[work.stride + 1] = unseen;
-    if (work.call.sinks != nullptr) {
-        total[work.stride] = 1.0f;
-        total[work.stride + 1] = work.call.sinks[work.item.kv_head * work.group + row % work.group];
+FB_INLINE void clear_total(const ItemRows& rows, int row, float* total) {
+    for (int i = 0; i <= rows.stride; ++i) total[i] = 0.0f;
+    total[rows.stride + 1] = unseen;
+    if (rows.call.sinks != nullptr) {
+        total[rows.stride] = 1.0f;
+        total[rows.stride + 1] = rows.call.sinks[rows.item.kv_head * rows.group + row % rows.group];
     }
 }
 
-FB_INLINE void write_out(const Work& work, int row, const float* total) {
-    float* out = work.out(row);
-    const float inverse = 1.0f / total[work.stride];
-    for (int i = 0; i < work.head_dim; ++i) out[i] = total[i] * inverse;
+FB_INLINE void write_out(const ItemRows& rows, int row, const float* total) {
+    float* out = rows.out(row);
+    const float inverse = 1.0f / total[rows.stride];
+    for (int i = 0; i < rows.head_dim; ++i) out[i] = total[i] * inverse;
 }
 
 void scale_queries(const Work& work) {
@@ -85,81 +86,134 @@ void scale_queries(const Work& work) {
     }
 }
 
-// What a tile gives rows [row, row + num_rows), at most block_rows: parts [num_rows][stride + 2].
-// Sums of 0 are those of rows that see none of its keys.
+// The weights of rows [row, row + num_rows), and what of them goes into parts [num_rows].
+void weigh_rows(const Work& work, int tile, int row, int num_rows, int begin, int end,
+                float* parts) {
+    for (int i = 0; i < num_rows; ++i) {
+        float* sums = parts + i * work.total_floats() + work.stride;
+        weigh(work, work.scores + i * tile_keys, begin, end, work.begin_of(tile, row + i),
+              work.end_of(tile, row + i), &sums[0], &sums[1]);
+    }
+}
+
+// What a tile in scratch gives rows [row, row + num_rows), at most block_rows: parts [num_rows]
+// [stride + 2]. Sums of 0 are those of rows that see none of its keys.
 void attend_block(const Work& work, int tile, int row, int num_rows, float* parts) {
-    const int last_row = row + num_rows - 1, floats = work.total_floats();
-    const int first = work.begin_of(tile, row), last = work.end_of(tile, last_row);
+    const int floats = work.total_floats();
+    const int first = work.begin_of(tile, row), last = work.end_of(tile, row + num_rows - 1);
     for (int i = 0; i < num_rows; ++i) parts[i * floats + work.stride] = 0.0f;
     if (first >= last) return;
     const int begin = first / 16 * 16, end = (last + 15) / 16 * 16;
     multiply_rows({work.queries + row * work.stride, work.stride, work.keys, tile_keys, 0,
                    work.head_dim, work.scores, tile_keys},
                   num_rows, begin, end);
-    float sums[block_rows], tops[block_rows];
-    for (int i = 0; i < num_rows; ++i) {
-        weigh(work, work.scores + i * tile_keys, begin, end, work.begin_of(tile, row + i),
-              work.end_of(tile, row + i), &sums[i], &tops[i]);
-    }
+    weigh_rows(work, tile, row, num_rows, begin, end, parts);
     multiply_rows({work.scores, tile_keys, work.values, work.stride, first, last, parts, floats},
                   num_rows, 0, work.stride);
-    for (int i = 0; i < num_rows; ++i) {
-        parts[i * floats + work.stride] = sums[i];
-        parts[i * floats + work.stride + 1] = tops[i];
+}
+
+// What a tile gives all rows, which are few.
+void attend_few(const Work& work, int tile, const TilePlaces& places, const TilePlaces& next,
+                float* parts) {
+    const FewRows with = few_rows_of(work);
+    for (int i = 0; i < work.num_rows; ++i) parts[i * work.total_floats() + work.stride] = 0.0f;
+    if (places.begin >= places.end) return;
+    with.score(work, places, next);
+    weigh_rows(work, tile, 0, work.num_rows, places.begin / 16 * 16, (places.end + 15) / 16 * 16,
+               parts);
+    with.sum(work, places, next, parts);
+}
+
+// The places of an item's tiles one after another, and of what the thread does then.
+class TileWalk {
+  public:
+    TileWalk(const Work& work, const AttentionItem* next) : work_(work), next_(next) {
+        find(work.item.first_tile, places_[0]);
+    }
+    // Of a tile: the item's first, or the one behind the last that was asked for.
+    const TilePlaces& places(int tile) {
+        current_ = tile - work_.item.first_tile;
+        find(tile + 1, places_[(current_ + 1) % 2]);
+        return places_[current_ % 2];
+    }
+    const TilePlaces& next() const { return places_[(current_ + 1) % 2]; }
+
+  private:
+    void find(int tile, TilePlaces& places) const {
+        if (tile < work_.item.end_tile) return work_.find_places(tile, places);
+        places.begin = places.end = 0;
+        if (next_ == nullptr) return;
+        ItemRows(work_.call, *next_).find_places(next_->first_tile, places);
+    }
+    const Work& work_;
+    const AttentionItem* next_;
+    int current_ = 0;
+    TilePlaces places_[2];
+};
+
+// Calls use(row, num_rows, parts) for what a tile gives each of the item's blocks of rows.
+template <class Use>
+FB_INLINE void attend_tile(const Work& work, int tile, TileWalk& walk, const Use& use) {
+    float parts[few_rows * (max_head_dim + 2)];
+    static_assert(block_rows <= few_rows);
+    const TilePlaces& places = walk.places(tile);
+    read_scales(work, places);
+    if (work.has_few_rows()) {
+        attend_few(work, tile, places, walk.next(), parts);
+        return use(0, work.num_rows, parts);
+    }
+    read_tile(work, places);
+    for (int row = 0; row < work.num_rows; row += block_rows) {
+        const int num_rows = least(block_rows, work.num_rows - row);
+        attend_block(work, tile, row, num_rows, parts);
+        use(row, num_rows, parts);
     }
 }
 
-void read_tile_of_all(const Work& work, int tile) {
-    const int first = work.begin_of(tile, 0), last = work.end_of(tile, work.num_rows - 1);
-    if (first < last) read_tile(work, tile, first / 16 * 16, last);
-}
-
-void attend_part(const Attention& call, const AttentionItem& item, float* partials,
-                 uint8_t* scratch) {
+void attend_part(const Attention& call, const AttentionItem& item, const AttentionItem* next,
+                 float* partials, uint8_t* scratch) {
     const Work work(call, item, scratch);
+    const int floats = work.total_floats();
     scale_queries(work);
+    TileWalk walk(work, next);
     for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-        read_tile_of_all(work, tile);
-        for (int row = 0; row < work.num_rows; row += block_rows) {
-            attend_block(work, tile, row, least(block_rows, work.num_rows - row),
-                         partials + row * work.total_floats());
-        }
-        partials += work.num_rows * work.total_floats();
+        attend_tile(work, tile, walk, [&](int row, int num_rows, const float* parts) {
+            __builtin_memcpy(partials + row * floats, parts, 4 * int64_t{num_rows} * floats);
+        });
+        partials += int64_t{work.num_rows} * floats;
     }
 }
 
 void merge(const Attention& call, const AttentionItem& item, const float* partials) {
-    const Work work(call, item, nullptr);
-    const int floats = work.total_floats();
+    const ItemRows rows(call, item);
+    const int floats = rows.total_floats();
     float total[max_head_dim + 2];
-    for (int row = 0; row < work.num_rows; ++row) {
-        clear_total(work, row, total);
+    for (int row = 0; row < rows.num_rows; ++row) {
+        clear_total(rows, row, total);
         for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-            const int64_t index = int64_t{tile - item.first_tile} * work.num_rows + row;
+            const int64_t index = int64_t{tile - item.first_tile} * rows.num_rows + row;
             const float* part = partials + index * floats;
-            if (part[work.stride] != 0.0f) add_part(part, work.stride, total);
+            if (part[rows.stride] != 0.0f) add_part(part, rows.stride, total);
         }
-        write_out(work, row, total);
+        write_out(rows, row, total);
     }
 }
 
-void attend(const Attention& call, const AttentionItem& item, uint8_t* scratch) {
+void attend(const Attention& call, const AttentionItem& item, const AttentionItem* next,
+            uint8_t* scratch) {
     const Work work(call, item, scratch);
     const int floats = work.total_floats();
-    float parts[block_rows * (max_head_dim + 2)];
     scale_queries(work);
     for (int row = 0; row < work.num_rows; ++row) clear_total(work, row, work.totals + row * floats);
+    TileWalk walk(work, next);
     for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-        read_tile_of_all(work, tile);
-        for (int row = 0; row < work.num_rows; row += block_rows) {
-            const int num_rows = least(block_rows, work.num_rows - row);
-            attend_block(work, tile, row, num_rows, parts);
+        attend_tile(work, tile, walk, [&](int row, int num_rows, const float* parts) {
             for (int i = 0; i < num_rows; ++i) {
                 const float* part = parts + i * floats;
                 if (part[work.stride] == 0.0f) continue;
                 add_part(part, work.stride, work.totals + (row + i) * floats);
             }
-        }
+        });
     }
     for (int row = 0; row < work.num_rows; ++row) {
         write_out(work, row, work.totals + row * floats);

@@ -13,34 +13,38 @@ namespace {
 FB_INLINE int least(int a, int b) { return a < b ? a : b; }
 FB_INLINE int most(int a, int b) { return a > b ? a : b; }
 
-// An item's sizes and where its scratch lies.
-struct Work {
+// Rows up to which a tile's keys and values are used as they are read, without scratch.
+constexpr int few_rows = 8;
+
+// Where the keys of a tile lie in the cache, in heads from the first. [begin, end): those that are
+// seen, counted from the tile's first.
+struct TilePlaces {
+    const KvCache* cache;
+    int begin, end;
+    int64_t place[tile_keys];
+
+    const uint8_t* key(int index) const {
+        return static_cast<const uint8_t*>(cache->k) + place[index] * cache->head_bytes();
+    }
+    const uint8_t* value(int index) const {
+        return static_cast<const uint8_t*>(cache->v) + place[index] * cache->head_bytes();
+    }
+};
+
+// An item's rows: their sizes, what they see, and where they come from and go to.
+struct ItemRows {
     const Attention& call;
     const AttentionItem& item;
     int head_dim, group, num_rows;
-    int stride;       // head_dim rounded up to vectors
-    float* keys;      // [head_dim][tile_keys]
-    float* values;    // [tile_keys][stride]
-    float* k_scales;  // [tile_keys]
-    float* v_scales;  // [tile_keys]
-    float* scores;    // [block_rows][tile_keys]
-    float* queries;   // [num_rows][stride], times the scale
-    float* totals;    // [num_rows][partial_floats]: weighted values, sum of weights, largest score
+    int stride;  // head_dim rounded up to vectors
 
-    Work(const Attention& call_, const AttentionItem& item_, uint8_t* scratch)
+    ItemRows(const Attention& call_, const AttentionItem& item_)
         : call(call_), item(item_), head_dim(call_.cache.head_dim) {
         group = call.num_heads / call.cache.num_kv_heads;
         num_rows = item.num_tokens * group;
         stride = (head_dim + 15) / 16 * 16;
-        keys = reinterpret_cast<float*>(scratch);
-        values = keys + tile_keys * stride;
-        k_scales = values + tile_keys * stride;
-        v_scales = k_scales + tile_keys;
-        scores = v_scales + tile_keys;
-        queries = scores + 16 * tile_keys;
-        totals = queries + num_rows * stride;
     }
-    // Floats of a row of totals, and where in it the sum and the largest lie.
+    // Of a row of a result: weighted values, the sum of weights, the largest score.
     int total_floats() const { return stride + 2; }
 
     // Keys of a tile that a row sees: [begin, end), counted from the tile's first.
@@ -53,13 +57,59 @@ struct Work {
         const int position = item.first_position + row / group;
         return most(0, least(position + 1 - tile * tile_keys, tile_keys));
     }
+    // Those of a tile that any row sees.
+    void find_places(int tile, TilePlaces& places) const {
+        const KvCache& cache = call.cache;
+        places.cache = &cache;
+        places.begin = begin_of(tile, 0);
+        places.end = end_of(tile, num_rows - 1);
+        const int position = tile * tile_keys + places.begin;
+        int index = position / cache.block_size, offset = position % cache.block_size;
+        for (int key = places.begin; key < places.end; ++key) {
+            const int64_t block = item.block_table[index];
+            const int64_t slot = block * cache.block_size + offset;
+            places.place[key] = slot * cache.num_kv_heads + item.kv_head;
+            if (++offset == cache.block_size) {
+                offset = 0;
+                ++index;
+            }
+        }
+    }
+    // Heads are whole vectors, and so are the halves of those in four bits.
+    bool has_even_heads() const {
+        return head_dim % (call.cache.number == Number::int4 ? 32 : 16) == 0;
+    }
+    bool has_few_rows() const { return num_rows <= few_rows && has_even_heads(); }
     bool has_scales() const { return call.cache.k_scale != nullptr; }
+
     const float* query(int row) const {
         const int64_t token = item.first_row + row / group;
         const int64_t head = int64_t{item.kv_head} * group + row % group;
         return call.queries + (token * call.num_heads + head) * head_dim;
     }
     float* out(int row) const { return call.out + (query(row) - call.queries); }
+};
+
+// The same with scratch.
+struct Work : ItemRows {
+    float* keys;      // [stride][tile_keys]
+    float* values;    // [tile_keys][stride]
+    float* k_scales;  // [tile_keys]
+    float* v_scales;  // [tile_keys]
+    float* scores;    // [few_rows][tile_keys]
+    float* queries;   // [num_rows][stride], times the scale
+    float* totals;    // [num_rows][total_floats]
+
+    Work(const Attention& call_, const AttentionItem& item_, uint8_t* scratch)
+        : ItemRows(call_, item_) {
+        keys = reinterpret_cast<float*>(scratch);
+        values = keys + tile_keys * stride;
+        k_scales = values + tile_keys * stride;
+        v_scales = k_scales + tile_keys;
+        scores = v_scales + tile_keys;
+        queries = scores + few_rows * tile_keys;
+        totals = queries + num_rows * stride;
+    }
 };
 
 }  // namespace

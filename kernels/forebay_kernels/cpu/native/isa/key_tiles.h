@@ -52,92 +52,93 @@ FB_INLINE void read_head(const void* stored, Number number, int size, float* num
     }
 }
 
-// Where a key and its value lie in the cache, in heads from the first.
-FB_INLINE int64_t place_of(const Work& work, int tile, int key) {
-    const KvCache& cache = work.call.cache;
-    const int position = tile * tile_keys + key;
-    const int64_t block = work.item.block_table[position / cache.block_size];
-    const int64_t slot = block * cache.block_size + position % cache.block_size;
-    return slot * cache.num_kv_heads + work.item.kv_head;
-}
-
-// Sixteen keys from `key` on and their values, of which num_keys are there.
+// Sixteen keys of a tile from `first` on, of which [begin, end) are seen; another stands for each of
+// those that are not, and no score of these is used.
 struct KeyGroup {
-    int key;
-    int num_keys;
-    const void* keys[16];
-    const void* values[16];
+    int first, begin, end;
+    const uint8_t* keys[16];
+
+    KeyGroup(const TilePlaces& places, int first_)
+        : first(first_),
+          begin(most(first_, places.begin)),
+          end(least(first_ + 16, places.end)) {
+        for (int j = 0; j < 16; ++j) {
+            keys[j] = places.key(most(begin, least(first + j, end - 1)));
+        }
+    }
 };
 
+// Sixteen numbers of each key from number i on, turned.
 template <Number number>
-FB_INLINE void read_group(const Work& work, const KeyGroup& group) {
+FB_INLINE void load_turned(const KeyGroup& group, int head_dim, int i, Floats* rows) {
+    for (int j = 0; j < 16; ++j) rows[j] = load_stored<number>(group.keys[j], head_dim, i);
+    turn(rows);
+}
+
+template <Number number>
+FB_INLINE void read_group(const Work& work, const TilePlaces& places, const KeyGroup& group) {
     for (int i = 0; i < work.stride; i += 16) {
         Floats rows[16];
-        for (int j = 0; j < 16; ++j) {
-            rows[j] = j < group.num_keys ? load_stored<number>(group.keys[j], work.head_dim, i)
-                                         : zero_floats();
-        }
-        turn(rows);
-        float* to = work.keys + i * tile_keys + group.key;
+        load_turned<number>(group, work.head_dim, i, rows);
+        float* to = work.keys + i * tile_keys + group.first;
         for (int j = 0; j < 16; ++j) store(to + j * tile_keys, rows[j]);
     }
-    for (int j = 0; j < group.num_keys; ++j) {
-        float* to = work.values + (group.key + j) * work.stride;
+    for (int key = group.begin; key < group.end; ++key) {
+        const void* value = places.value(key);
+        float* to = work.values + key * work.stride;
         for (int i = 0; i < work.stride; i += 16) {
-            store(to + i, load_stored<number>(group.values[j], work.head_dim, i));
+            store(to + i, load_stored<number>(value, work.head_dim, i));
         }
     }
 }
 
 // The same of heads whose size is no multiple of vectors.
-void read_odd_group(const Work& work, const KeyGroup& group) {
+void read_odd_group(const Work& work, const TilePlaces& places, const KeyGroup& group) {
     const Number number = work.call.cache.number;
     float numbers[max_head_dim];
     for (int j = 0; j < 16; ++j) {
-        const bool is_there = j < group.num_keys;
-        if (is_there) read_head(group.keys[j], number, work.head_dim, numbers);
-        float* to = work.keys + group.key + j;
-        for (int i = 0; i < work.head_dim; ++i) to[i * tile_keys] = is_there ? numbers[i] : 0.0f;
-        if (!is_there) continue;
-        float* value = work.values + (group.key + j) * work.stride;
-        read_head(group.values[j], number, work.head_dim, value);
+        read_head(group.keys[j], number, work.head_dim, numbers);
+        float* to = work.keys + group.first + j;
+        for (int i = 0; i < work.head_dim; ++i) to[i * tile_keys] = numbers[i];
+    }
+    for (int key = group.begin; key < group.end; ++key) {
+        float* value = work.values + key * work.stride;
+        read_head(places.value(key), number, work.head_dim, value);
         for (int i = work.head_dim; i < work.stride; ++i) value[i] = 0.0f;
     }
 }
 
-void read_any_group(const Work& work, const KeyGroup& group) {
+void read_any_group(const Work& work, const TilePlaces& places, const KeyGroup& group) {
     const Number number = work.call.cache.number;
-    const int whole = number == Number::int4 ? 32 : 16;
-    if (work.head_dim % whole != 0) return read_odd_group(work, group);
+    if (!work.has_even_heads()) return read_odd_group(work, places, group);
     switch (number) {
-        case Number::float32: return read_group<Number::float32>(work, group);
-        case Number::bfloat16: return read_group<Number::bfloat16>(work, group);
-        case Number::float16: return read_group<Number::float16>(work, group);
-        case Number::fp8: return read_group<Number::fp8>(work, group);
-        case Number::int8: return read_group<Number::int8>(work, group);
-        case Number::int4: return read_group<Number::int4>(work, group);
+        case Number::float32: return read_group<Number::float32>(work, places, group);
+        case Number::bfloat16: return read_group<Number::bfloat16>(work, places, group);
+        case Number::float16: return read_group<Number::float16>(work, places, group);
+        case Number::fp8: return read_group<Number::fp8>(work, places, group);
+        case Number::int8: return read_group<Number::int8>(work, places, group);
+        case Number::int4: return read_group<Number::int4>(work, places, group);
     }
 }
 
-// Keys [begin, end) of a tile and their values into scratch; begin is a multiple of 16, and up to
-// the next one behind end keys are zeros.
-void read_tile(const Work& work, int tile, int begin, int end) {
-    const KvCache& cache = work.call.cache;
-    const int64_t bytes = cache.head_bytes();
-    for (int key = begin; key < end; key += 16) {
-        KeyGroup group = {key, least(16, end - key), {}, {}};
-        for (int j = 0; j < group.num_keys; ++j) {
-            const int64_t place = place_of(work, tile, key + j);
-            group.keys[j] = static_cast<const uint8_t*>(cache.k) + place * bytes;
-            group.values[j] = static_cast<const uint8_t*>(cache.v) + place * bytes;
-            __builtin_prefetch(group.values[j]);
-            if (!work.has_scales()) continue;
-            work.k_scales[key + j] = cache.k_scale[place];
-            work.v_scales[key + j] = cache.v_scale[place];
-        }
-        for (int j = group.num_keys; j < 16; ++j) work.k_scales[key + j] = 0.0f;
-        for (int j = group.num_keys; j < 16; ++j) work.v_scales[key + j] = 0.0f;
-        read_any_group(work, group);
+// The scales of a tile's keys and values, zeros up to the next multiple of 16.
+FB_INLINE void read_scales(const Work& work, const TilePlaces& places) {
+    if (!work.has_scales()) return;
+    for (int key = places.begin; key < places.end; ++key) {
+        work.k_scales[key] = work.call.cache.k_scale[places.place[key]];
+        work.v_scales[key] = work.call.cache.v_scale[places.place[key]];
+    }
+    const int first = places.begin / 16 * 16;
+    for (int key = first; key < places.begin; ++key) work.k_scales[key] = work.v_scales[key] = 0.0f;
+    for (int key = places.end; key % 16 != 0; ++key) work.k_scales[key] = work.v_scales[key] = 0.0f;
+}
+
+// A tile's keys and values into scratch.
+void read_tile(const Work& work, const TilePlaces& places) {
+    for (int first = places.begin / 16 * 16; first < places.end; first += 16) {
+        const KeyGroup group(places, first);
+        for (int key = group.begin; key < group.end; ++key) __builtin_prefetch(places.value(key));
+        read_any_group(work, places, group);
     }
 }
 
