@@ -31,7 +31,9 @@ class EngineConfig:
     what gpu_memory_utilization leaves beside weights and activations.
     quantization: INT8 or INT4 rounds the layers' matrices as they are read; None and Auto serve the
     checkpoint as it is, quantised or not.
-    kv_cache_dtype: what keys and values are kept in; auto is dtype.
+    kv_cache_dtype: what keys and values are kept in; auto is dtype, or on a CPU what
+    forebay_budget.terms.cpu_kv_dtype says. dtype: on a CPU's own kernels, that of plain matrices;
+    float32 also keeps products' inputs from being rounded.
     tensor_parallel_size: ranks, a GPU each, that share every layer; pipeline_parallel_size: groups
     of such ranks that share the layers out. rank_timeout_seconds: a rank that gives no sign of life
     for so long is lost.

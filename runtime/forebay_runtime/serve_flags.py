@@ -82,8 +82,8 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=DTYPES,
         default="auto",
-        help="what weights and activations are computed in; auto is the checkpoint's on a GPU, "
-        "float32 on a CPU",
+        help="what weights and activations are computed in; auto is the checkpoint's on a GPU, and "
+        "on a CPU what its kernels are best with; float32 asks these to round nothing",
     )
     group.add_argument(
         "--max-model-len",
@@ -104,8 +104,8 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch-invariant",
         action="store_true",
-        help="give each request bit-equal numbers whoever shares its batch, at some speed, so that "
-        "the same seed gives the same answer",
+        help="give each request bit-equal numbers whoever shares its batch, so that the same seed "
+        "gives the same answer: at some speed, but on a CPU's own kernels, which always do",
     )
     group.add_argument(
         "--enforce-eager",
@@ -175,8 +175,9 @@ def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
         type=to_kv_cache_dtype,
         choices=KV_CACHE_DTYPES,
         default="auto",
-        help="what keys and values are kept in; auto is what the model computes in, fp8, int8 and "
-        "int4 hold two to four times as many tokens (%(default)s)",
+        help="what keys and values are kept in; auto is --dtype, and on a CPU float16 where that "
+        "is auto too and the checkpoint is not in float32; fp8, int8 and int4 hold two to four "
+        "times as many tokens (%(default)s)",
     )
     group.add_argument(
         "--block-size",
