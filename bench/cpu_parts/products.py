@@ -133,7 +133,8 @@ def _time(
         for product in products:
             product.run(workspace)
 
-    seconds = least_seconds(run, _repeats(batch)) / len(products)
+    with workspace.awake():
+        seconds = least_seconds(run, _repeats(batch)) / len(products)
     return Row(
         part=f"products, {model}",
         what=f"{shape.name} {shape.num_outputs}×{shape.num_inputs}, {kept.name}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from forebay_kernels.cpu.library import native
@@ -22,6 +24,15 @@ class Workspace:
         self.library.fb_new_workspace.restype = ctypes.c_void_p
         self.handle = ctypes.c_void_p(self.library.fb_new_workspace(pool.handle))
         weakref.finalize(self, self.library.fb_delete_workspace, self.handle)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Several calls of this thread, between which the pool's threads do not go to sleep."""
+        self.library.fb_keep_awake(self.handle, 1)
+        try:
+            yield
+        finally:
+            self.library.fb_keep_awake(self.handle, 0)
 
 
 def native_library() -> ctypes.CDLL:

@@ -63,6 +63,18 @@ def test_a_row_is_the_same_alone_and_among_others(
                 assert torch.equal(_run(matrix, part, form, workspace), whole[start:][:num_rows])
 
 
+@pytest.mark.parametrize("num_threads", [2, 5, 16])
+@pytest.mark.parametrize("num_outputs", [20, 576, 3000])
+def test_every_part_of_a_split_product_is_computed(num_outputs: int, num_threads: int) -> None:
+    matrix = random_codes(Coding(4, 32, "middle"), num_outputs, 64).packed
+    alone, together = Workspace(ThreadPool(1)), Workspace(ThreadPool(num_threads))
+    for num_rows in (1, 5, 47, 49, 100, 383, 385, 1000):
+        x = torch.randn(num_rows, 64)
+        with together.awake():
+            out = _run(matrix, x, "rounded", together)
+        assert torch.equal(out, _run(matrix, x, "rounded", alone))
+
+
 @pytest.mark.parametrize("form", ["rounded", "exact"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)

@@ -10,41 +10,75 @@ namespace {
 
 // Of so few rows each thread rounds all for itself, which is shorter than to wait for the others.
 constexpr int rows_rounded_by_each = 4;
-// Rows that are multiplied with a few tiles before the next: enough to unpack those for.
-constexpr int part_rows = 192;
-// What a thread claims at a time of a product of few rows.
-constexpr int64_t claimed_bytes = 32 * 1024;
-constexpr int units_a_thread = 4;
+// Rows that are multiplied with one set of tiles after the other: their inputs are to stay in the
+// second cache. Fewer only where a thread would have no part.
+constexpr int most_part_rows = 384;
+constexpr int least_part_rows = 48;
+constexpr int parts_a_thread = 4;
+
+// What a thread claims at a time takes as long as reading so much memory, at most where that is more
+// than a few tiles: a thread that is disturbed keeps the others waiting no longer.
+constexpr int64_t most_claimed_bytes = 32 * 1024;
+// To claim takes as long as reading this.
+constexpr int64_t claim_bytes = 2 * 1024;
+// Of so many rows, to multiply takes as long as to read the weights.
+constexpr int rows_of_one_read = 3;
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // A stride of an odd number of cache lines: rows that are read side by side lie in different sets.
 int64_t row_stride_bytes(int64_t num_bytes) { return round_up(num_bytes, 128) + 64; }
 
-// The parts of a product, rows innermost: the weights of a few tiles are used while they are near.
+// The parts of a product, tiles innermost: inputs stay in the second cache, and the tiles that are
+// fetched meanwhile are those of the next part.
 class Split {
 public:
     Split(const Matrix& matrix, int num_rows, int num_threads, int tiles_at_once)
         : num_rows_(num_rows), num_tiles_(matrix.num_tiles()) {
-        row_parts_ = (num_rows + part_rows - 1) / part_rows;
+        const int tile_parts = (num_tiles_ + tiles_at_once - 1) / tiles_at_once;
+        const int wanted = (parts_a_thread * num_threads + tile_parts - 1) / tile_parts;
+        const int possible = (num_rows + least_part_rows - 1) / least_part_rows;
+        const int needed = (num_rows + most_part_rows - 1) / most_part_rows;
+        row_parts_ = greatest(needed, least(wanted, possible));
         rows_a_part_ = (num_rows + row_parts_ - 1) / row_parts_;
-        const int64_t by_bytes = claimed_bytes / matrix.tile_bytes() / num_rows;
-        const int64_t by_threads = num_tiles_ / (num_threads * units_a_thread);
-        const int64_t wanted = by_bytes < by_threads ? by_bytes : by_threads;
-        tiles_a_part_ = static_cast<int>(round_up(wanted < 1 ? 1 : wanted, tiles_at_once));
+        row_parts_ = (num_rows + rows_a_part_ - 1) / rows_a_part_;
+        const int64_t some_bytes =
+            matrix.tile_bytes() * tiles_at_once * (1 + rows_a_part_ / rows_of_one_read);
+        tiles_a_part_ = tiles_at_once * choose_times(some_bytes, tiles_at_once, num_threads);
         tile_parts_ = (num_tiles_ + tiles_a_part_ - 1) / tiles_a_part_;
     }
     int num_parts() const { return row_parts_ * tile_parts_; }
     int rows_a_part() const { return rows_a_part_; }
     Part part(int index) const {
-        const int row = index % row_parts_ * rows_a_part_;
-        const int tile = index / row_parts_ * tiles_a_part_;
+        const int row = index / tile_parts_ * rows_a_part_;
+        const int tile = index % tile_parts_ * tiles_a_part_;
         return {row, least(row + rows_a_part_, num_rows_), tile,
                 least(tile + tiles_a_part_, num_tiles_)};
     }
 
 private:
     static int least(int a, int b) { return a < b ? a : b; }
+    static int greatest(int a, int b) { return a < b ? b : a; }
+
+    // How often the tiles that are multiplied at once fit best into a part, if those weigh
+    // some_bytes: all threads should be done at about the same time, after few claims.
+    int choose_times(int64_t some_bytes, int tiles_at_once, int num_threads) const {
+        const int most = static_cast<int>(most_claimed_bytes / some_bytes);
+        int best = 1;
+        int64_t best_cost = 0;
+        for (int times = 1; times == 1 || times <= most; ++times) {
+            const int64_t size = int64_t{times} * tiles_at_once;
+            const int64_t num_parts = (num_tiles_ + size - 1) / size * row_parts_;
+            const int64_t turns = (num_parts + num_threads - 1) / num_threads;
+            const int64_t cost = turns * (times * some_bytes + claim_bytes);
+            if (times == 1 || cost < best_cost) {
+                best = times;
+                best_cost = cost;
+            }
+        }
+        return best;
+    }
+
     int num_rows_, num_tiles_;
     int row_parts_, rows_a_part_, tile_parts_, tiles_a_part_;
 };
@@ -127,7 +161,9 @@ void multiply_floats(const Matrix& matrix, const LinearCall& call, Pool& pool, S
     const Split split(matrix, call.num_rows, pool.num_threads(), with.tiles_at_once);
     const float* x = call.x;
     int64_t stride = call.x_stride;
-    if (matrix.input_order != nullptr || call.num_rows > rows_rounded_by_each) {
+    // Rows that would lie in few sets of the cache are copied apart.
+    const bool collide = call.num_rows > rows_rounded_by_each && 4 * stride % 1024 == 0;
+    if (matrix.input_order != nullptr || collide) {
         stride = row_stride_bytes(4 * int64_t{matrix.num_stored}) / 4;
         float* ordered =
             reinterpret_cast<float*>(scratch.shared().take(4 * stride * call.num_rows));

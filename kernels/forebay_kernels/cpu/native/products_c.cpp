@@ -1,4 +1,6 @@
 // The C interface of single products and of packing. Whoever calls has checked all shapes.
+#include <memory>
+
 #include "export.h"
 #include "linear.h"
 #include "packing.h"
@@ -13,6 +15,7 @@ struct Workspace {
     explicit Workspace(Pool& pool) : pool(pool), scratch(pool.num_threads()) {}
     Pool& pool;
     Scratch scratch;
+    std::unique_ptr<Pool::Session> session;
 };
 
 }  // namespace
@@ -24,6 +27,12 @@ using forebay::Workspace;
 FB_EXPORT Workspace* fb_new_workspace(forebay::Pool* pool) { return new Workspace(*pool); }
 
 FB_EXPORT void fb_delete_workspace(Workspace* workspace) { delete workspace; }
+
+// Whether its pool's threads stay awake between calls, all of which come from one thread.
+FB_EXPORT void fb_keep_awake(Workspace* workspace, int is_awake) {
+    workspace->session.reset();
+    if (is_awake) workspace->session = std::make_unique<forebay::Pool::Session>(workspace->pool);
+}
 
 // See LinearCall for the shapes.
 FB_EXPORT void fb_linear(const forebay::Matrix* matrix, const forebay::LinearCall* call,
