@@ -1,13 +1,14 @@
 """Story: a person applies the example and streams an answer, and it is the right one."""
 
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 import yaml
 
 from namespace import Namespace
-from prompts import greedy_paths
+from prompts import GreedyPath, greedy_paths
 from served import ServedModel, condition
 from smollm2 import smollm2_path
 from transformers_oracle import Oracle
@@ -31,6 +32,29 @@ def user(served: ServedModel) -> openai.OpenAI:
     return openai.OpenAI(base_url=served.base_url(), api_key="none", max_retries=0)
 
 
+@pytest.fixture(scope="module")
+def float32_user(served: ServedModel) -> openai.OpenAI:
+    """The same client, once the model rounds nothing that it computes with."""
+    served.patch({"spec": {"engine": {"dtype": "float32"}}})
+    served.wait_ready()
+    return openai.OpenAI(base_url=served.base_url(), api_key="none", max_retries=0)
+
+
+def _chat_path() -> GreedyPath:
+    return next(path for path in greedy_paths() if path.endpoint == "chat")
+
+
+def _ask_to_chat(user: openai.OpenAI, *, stream: bool) -> Any:
+    (model,) = [listed.id for listed in user.models.list()]
+    return user.chat.completions.create(
+        model=model,
+        messages=[{"role": "user", "content": _chat_path().prompt}],
+        max_tokens=NUM_TOKENS,
+        temperature=0,
+        stream=stream,
+    )
+
+
 def test_ready_speaks_of_this_generation(served: ServedModel) -> None:
     service = served.read()
 
@@ -43,33 +67,33 @@ def test_ready_speaks_of_this_generation(served: ServedModel) -> None:
     assert not condition(service, "Stalled")
 
 
-def test_a_chat_answer_streams(user: openai.OpenAI) -> None:
-    (model,) = [listed.id for listed in user.models.list()]
-    chat = next(path for path in greedy_paths() if path.endpoint == "chat")
-
-    chunks = list(
-        user.chat.completions.create(
-            model=model,
-            messages=[{"role": "user", "content": chat.prompt}],
-            max_tokens=NUM_TOKENS,
-            temperature=0,
-            stream=True,
-        )
-    )
+def test_a_chat_answer_streams_and_is_the_one_that_comes_whole(user: openai.OpenAI) -> None:
+    whole = _ask_to_chat(user, stream=False).choices[0].message.content
+    chunks = list(_ask_to_chat(user, stream=True))
 
     pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
-    assert "".join(pieces) == chat.text(NUM_TOKENS)
+    assert "".join(pieces) == whole
     assert len([piece for piece in pieces if piece]) > NUM_TOKENS // 2, "it came in few pieces"
 
 
-def test_a_greedy_completion_is_what_transformers_generates(user: openai.OpenAI) -> None:
+def test_in_float32_a_chat_answer_is_what_transformers_generates(
+    float32_user: openai.OpenAI,
+) -> None:
+    answer = _ask_to_chat(float32_user, stream=False)
+
+    assert answer.choices[0].message.content == _chat_path().text(NUM_TOKENS)
+
+
+def test_in_float32_a_greedy_completion_is_what_transformers_generates(
+    float32_user: openai.OpenAI,
+) -> None:
     oracle = Oracle(smollm2_path())
-    (model,) = [listed.id for listed in user.models.list()]
+    (model,) = [listed.id for listed in float32_user.models.list()]
     stored = [path for path in greedy_paths() if path.endpoint == "completion"][:NUM_PROMPTS]
 
     wanted = [oracle.greedy("completion", path.prompt, NUM_TOKENS) for path in stored]
     got = [
-        user.completions.create(
+        float32_user.completions.create(
             model=model, prompt=path.prompt, max_tokens=NUM_TOKENS, temperature=0
         )
         for path in stored
