@@ -7,7 +7,7 @@ Source: Lin et al. 2024 (AWQ) §3.2; the weights' own sizes count as in its publ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -23,17 +23,23 @@ _NUM_POWERS = 10
 _LEAST = 1e-4
 
 
-def search_factors(weight: Tensor, inputs: InputStatistics, grid: Grid, tie: Tie) -> Tensor:
+def search_factors(
+    parts: Sequence[Tensor], inputs: InputStatistics, grid: Grid, tie: Tie
+) -> Tensor:
     """What to multiply each input's weights by, so that rounding costs the outputs least: [K].
 
-    Shapes: weight [N, K].
+    Shapes: parts, matrices of the same inputs, [N, K] each. What rounding costs each counts as a
+    share of its outputs: those of values are small, but go on into the stream, and those of queries
+    are large, but only compared.
     """
     moments = inputs.moments
     of_inputs = tie(inputs.sizes)
-    of_weights = tie(_shares_of_largest(weight, grid).mean(0))
+    of_weights = tie(torch.cat([_shares_of_largest(part, grid) for part in parts]).mean(0))
+    whole = [max(_power(part, moments), 1e-30) for part in parts]
     best, least = torch.ones_like(of_inputs), float("inf")
     for factors in _candidates(of_inputs, of_weights):
-        cost = _cost(weight, factors, moments, grid)
+        costs = (_cost(part, factors, moments, grid) for part in parts)
+        cost = sum(lost / all_of_it for lost, all_of_it in zip(costs, whole, strict=True))
         if cost < least:
             best, least = factors, cost
     return best
@@ -65,4 +71,9 @@ def _cost(weight: Tensor, factors: Tensor, moments: Tensor, grid: Grid) -> float
     scales, zeros = (each.unsqueeze(2) for each in search_scales(groups, grid))
     rounded = grid.encode(groups, scales, zeros).sub_(zeros).mul_(scales).flatten(1)
     errors = rounded.div_(factors).sub_(weight)
-    return float((errors @ moments).mul_(errors).sum())
+    return _power(errors, moments)
+
+
+def _power(weight: Tensor, moments: Tensor) -> float:
+    """The mean square of the outputs, summed over these. Shapes: weight [N, K]."""
+    return float((weight @ moments).mul_(weight).sum())

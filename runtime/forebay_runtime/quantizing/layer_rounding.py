@@ -90,7 +90,8 @@ class LayerRounding:
         weight, moments, factors = torch.cat([matrix.weight for matrix in matrices]), None, None
         if inputs is not None:
             weight = inputs.aimed(weight)
-            factors, moments = self._method.factors(weight, inputs, tie), inputs.moments
+            parts = weight.split([len(matrix.weight) for matrix in matrices])
+            factors, moments = self._method.factors(parts, inputs, tie), inputs.moments
         if factors is not None and moments is not None:
             fold(factors)
             weight *= factors

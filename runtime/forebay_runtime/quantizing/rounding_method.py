@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from forebay_runtime.quantizing.awq import Tie, search_factors
@@ -19,14 +21,14 @@ class RoundingMethod:
         self.recipe = recipe
         self.grid = Grid(recipe.bits, recipe.group_size, recipe.is_symmetric)
 
-    def factors(self, weight: Tensor, inputs: InputStatistics, tie: Tie) -> Tensor | None:
+    def factors(self, parts: Sequence[Tensor], inputs: InputStatistics, tie: Tie) -> Tensor | None:
         """What to multiply each input's weights by, and divide the input by: [K]; None: nothing.
 
-        Shapes: weight [N, K] float32.
+        Shapes: parts, matrices of these inputs, [N, K] float32 each.
         """
         if self.recipe.method != "awq":
             return None
-        return search_factors(weight, inputs, self.grid, tie)
+        return search_factors(parts, inputs, self.grid, tie)
 
     def round(self, weight: Tensor, moments: Tensor | None) -> RoundedMatrix:
         """Round a matrix [N, K]; moments [K, K] of its inputs, None: nothing was calibrated."""

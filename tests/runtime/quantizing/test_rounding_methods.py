@@ -65,7 +65,7 @@ def test_clipping_beats_extremes_and_gptq_beats_both(grid: Grid) -> None:
 def test_scaling_inputs_beats_rounding_them_as_they_are(grid: Grid) -> None:
     weight, inputs = make()
     method = RoundingMethod(Recipe("awq", grid.bits, grid.group_size, grid.is_symmetric))
-    factors = method.factors(weight, inputs, lambda x: x)
+    factors = method.factors([weight], inputs, lambda x: x)
     assert factors is not None
     rounded = method.round(weight * factors, inputs.moments / factors / factors.unsqueeze(1))
     scaled = output_error(weight, rounded.weight() / factors, inputs.moments)
