@@ -32,22 +32,23 @@ GOLDEN = ROOT / "bench/evaluation/golden.jsonl"
 _CALIBRATED = ["--calibration", str(CALIBRATION), "--sequence-length", "256", "--device", "cpu"]
 
 
-def _four_bits(method: str, group_size: int, *flags: str) -> list[str]:
+def _flags(method: str, group_size: int, *flags: str) -> list[str]:
     own = _CALIBRATED if method != "rtn" else []
     return ["--method", method, "--group-size", str(group_size), *own, *flags]
 
 
 CASES: dict[str, list[str]] = {
-    "rtn-8-64": ["--method", "rtn", "--bits", "8", "--group-size", "64"],
-    "rtn-8-channel": ["--method", "rtn", "--bits", "8", "--group-size", "channel"],
-    "rtn-64": _four_bits("rtn", 64),
-    "rtn-32": _four_bits("rtn", 32),
-    "awq-64": _four_bits("awq", 64),
-    "awq-32": _four_bits("awq", 32),
-    "gptq-64": _four_bits("gptq", 64),
-    "gptq-64-symmetric": _four_bits("gptq", 64, "--symmetric"),
-    "gptq-64-desc-act": _four_bits("gptq", 64, "--desc-act"),
-    "gptq-32": _four_bits("gptq", 32),
+    "rtn-8-64": _flags("rtn", 64, "--bits", "8"),
+    "rtn-8-64-asymmetric": _flags("rtn", 64, "--bits", "8", "--no-symmetric"),
+    "gptq-8-64": _flags("gptq", 64, "--bits", "8"),
+    "rtn-64": _flags("rtn", 64),
+    "rtn-32": _flags("rtn", 32),
+    "awq-64": _flags("awq", 64),
+    "awq-32": _flags("awq", 32),
+    "gptq-64": _flags("gptq", 64),
+    "gptq-64-symmetric": _flags("gptq", 64, "--symmetric"),
+    "gptq-64-desc-act": _flags("gptq", 64, "--desc-act"),
+    "gptq-32": _flags("gptq", 32),
 }
 """Flags of `forebay quantize` by name. 128 inputs do not divide SmolLM2's 576."""
 

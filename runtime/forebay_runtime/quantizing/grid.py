@@ -45,7 +45,8 @@ class Grid:
         Shapes: any, all alike; low <= 0 <= high. Both are float32.
         """
         if self.is_symmetric:
-            scales = torch.maximum(-low, high) / (self.most / 2)
+            # There is one code less above zero than below.
+            scales = torch.maximum(-low, high) / (self.middle - 1)
         else:
             scales = (high - low) / self.most
         scales = to_half(scales)
