@@ -8,6 +8,7 @@ Source: Lin et al. 2024 (AWQ) §3.2; the weights' own sizes count as in its publ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,27 +20,33 @@ from forebay_runtime.quantizing.scale_search import search_scales
 Tie = Callable[[Tensor], Tensor]
 """Gives inputs that must share a factor the mean of theirs: [K] to [K]."""
 
+
+@dataclass(frozen=True)
+class Part:
+    """A matrix [N, K] float32, and how much a share of its outputs counts beside the others'."""
+
+    weight: Tensor
+    importance: float = 1.0
+
+
 _NUM_POWERS = 10
 _LEAST = 1e-4
 
 
-def search_factors(
-    parts: Sequence[Tensor], inputs: InputStatistics, grid: Grid, tie: Tie
-) -> Tensor:
+def search_factors(parts: Sequence[Part], inputs: InputStatistics, grid: Grid, tie: Tie) -> Tensor:
     """What to multiply each input's weights by, so that rounding costs the outputs least: [K].
 
-    Shapes: parts, matrices of the same inputs, [N, K] each. What rounding costs each counts as a
-    share of its outputs: those of values are small, but go on into the stream, and those of queries
-    are large, but only compared.
+    parts: matrices of the same inputs. What rounding costs each counts as a share of its outputs,
+    by its importance.
     """
     moments = inputs.moments
     of_inputs = tie(inputs.sizes)
-    of_weights = tie(torch.cat([_shares_of_largest(part, grid) for part in parts]).mean(0))
-    whole = [max(_power(part, moments), 1e-30) for part in parts]
+    of_weights = tie(torch.cat([_shares_of_largest(part.weight, grid) for part in parts]).mean(0))
+    counts = [part.importance / max(_power(part.weight, moments), 1e-30) for part in parts]
     best, least = torch.ones_like(of_inputs), float("inf")
     for factors in _candidates(of_inputs, of_weights):
-        costs = (_cost(part, factors, moments, grid) for part in parts)
-        cost = sum(lost / all_of_it for lost, all_of_it in zip(costs, whole, strict=True))
+        costs = (_cost(part.weight, factors, moments, grid) for part in parts)
+        cost = sum(count * each for count, each in zip(counts, costs, strict=True))
         if cost < least:
             best, least = factors, cost
     return best

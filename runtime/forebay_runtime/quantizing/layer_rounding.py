@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
+from forebay_runtime.quantizing.awq import Part
 from forebay_runtime.quantizing.grid import RoundedMatrix, to_half
 from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.layer_tensors import LayerTensors
@@ -90,7 +91,7 @@ class LayerRounding:
         weight, moments, factors = torch.cat([matrix.weight for matrix in matrices]), None, None
         if inputs is not None:
             weight = inputs.aimed(weight)
-            parts = weight.split([len(matrix.weight) for matrix in matrices])
+            parts = self._parts(names[0], weight)
             factors, moments = self._method.factors(parts, inputs, tie), inputs.moments
         if factors is not None and moments is not None:
             fold(factors)
@@ -105,6 +106,19 @@ class LayerRounding:
             if moments is not None:
                 self.errors[name] = output_error(weight[rows], matrix.weight, moments)
         return factors
+
+    def _parts(self, first_name: str, weight: Tensor) -> list[Part]:
+        """A group's matrices, those that are stored as one too; first_name: the first stored one's.
+
+        Queries and keys are only compared, and what rounding does to them shows a tenth as much as
+        what it does to values, which go on into the stream.
+        """
+        if first_name not in ("self_attn.q_proj", "self_attn.qkv_proj"):
+            return [Part(weight)]
+        sizes = self._blueprint.sizes
+        num_keys = sizes.num_kv_heads * sizes.head_dim
+        rows = [sizes.num_heads * sizes.head_dim, num_keys, num_keys]
+        return list(map(Part, weight.split(rows), (0.1, 0.1, 1.0)))
 
     def _is_skipped(self, names: tuple[str, ...]) -> bool:
         """Engines hold matrices of the same inputs as one, so all of them are skipped, or none."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from forebay_runtime.quantizing.awq import Tie, search_factors
+from forebay_runtime.quantizing.awq import Part, Tie, search_factors
 from forebay_runtime.quantizing.gptq import round_by_gptq
 from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
 from forebay_runtime.quantizing.input_statistics import InputStatistics
@@ -21,10 +21,10 @@ class RoundingMethod:
         self.recipe = recipe
         self.grid = Grid(recipe.bits, recipe.group_size, recipe.is_symmetric)
 
-    def factors(self, parts: Sequence[Tensor], inputs: InputStatistics, tie: Tie) -> Tensor | None:
+    def factors(self, parts: Sequence[Part], inputs: InputStatistics, tie: Tie) -> Tensor | None:
         """What to multiply each input's weights by, and divide the input by: [K]; None: nothing.
 
-        Shapes: parts, matrices of these inputs, [N, K] float32 each.
+        parts: matrices of these inputs.
         """
         if self.recipe.method != "awq":
             return None

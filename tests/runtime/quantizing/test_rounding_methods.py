@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from forebay_runtime.quantizing.awq import Part
 from forebay_runtime.quantizing.gptq import round_by_gptq
 from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
 from forebay_runtime.quantizing.input_statistics import InputStatistics
@@ -65,7 +66,7 @@ def test_clipping_beats_extremes_and_gptq_beats_both(grid: Grid) -> None:
 def test_scaling_inputs_beats_rounding_them_as_they_are(grid: Grid) -> None:
     weight, inputs = make()
     method = RoundingMethod(Recipe("awq", grid.bits, grid.group_size, grid.is_symmetric))
-    factors = method.factors([weight], inputs, lambda x: x)
+    factors = method.factors([Part(weight)], inputs, lambda x: x)
     assert factors is not None
     rounded = method.round(weight * factors, inputs.moments / factors / factors.unsqueeze(1))
     scaled = output_error(weight, rounded.weight() / factors, inputs.moments)
