@@ -75,9 +75,26 @@ class Spent:
     engine: float
     engine_queued: float
 
-    def __sub__(self, before: Spent) -> Spent:
-        pairs = zip(vars(self).values(), vars(before).values(), strict=True)
-        return Spent(*(now - then for now, then in pairs))
+
+@dataclass(frozen=True)
+class Reading:
+    """The clock, and what each thread has had of a processor and waited for one, in seconds."""
+
+    clock: float
+    main_thread: int
+    threads: dict[int, tuple[float, float]]
+
+    def since(self, before: Reading) -> Spent:
+        """The asyncio loop has the main thread; the engine's is the busiest other in between.
+
+        Not the busiest since the start: the thread that loaded the model may lead there.
+        """
+        spent = {}
+        for thread, (had, queued) in self.threads.items():
+            had_before, queued_before = before.threads.get(thread, (0.0, 0.0))
+            spent[thread] = (had - had_before, queued - queued_before)
+        loop_seconds, _ = spent.pop(self.main_thread)
+        return Spent(self.clock - before.clock, loop_seconds, *max(spent.values()))
 
 
 @dataclass(frozen=True)
@@ -94,15 +111,13 @@ class Server:
         self.process.terminate()
         self.process.wait(30)
 
-    def spent(self) -> Spent:
-        """What the asyncio loop's thread and the engine's, which is the busiest other, have had."""
-        tasks = Path(f"/proc/{self.process.pid}/task")
-        times = {
-            int(task.name): [int(ns) / 1e9 for ns in (task / "schedstat").read_text().split()[:2]]
-            for task in tasks.iterdir()
-        }
-        loop_seconds, _ = times.pop(self.process.pid)
-        return Spent(time.perf_counter(), loop_seconds, *max(times.values()))
+    def read(self) -> Reading:
+        """What its threads have had until now."""
+        threads = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            had, queued = (task / "schedstat").read_text().split()[:2]
+            threads[int(task.name)] = (int(had) / 1e9, int(queued) / 1e9)
+        return Reading(time.perf_counter(), self.process.pid, threads)
 
 
 def started_server(step_ms: float, num_clients: int) -> Server:
@@ -129,9 +144,9 @@ class Cost:
 
 def measure(server: Server, bodies: Bodies, num_clients: int, step_seconds: float) -> Cost:
     """Stream to so many clients at once; their prompts and heads count too."""
-    before = server.spent()
+    before = server.read()
     asyncio.run(load(server, bodies, num_clients))
-    spent, num_steps = server.spent() - before, bodies.num_tokens
+    spent, num_steps = server.read().since(before), bodies.num_tokens
     waited = spent.clock - spent.engine - spent.engine_queued - num_steps * step_seconds
     return Cost(
         1e6 * spent.loop / (num_steps * num_clients),
