@@ -120,16 +120,15 @@ void AttentionPlan::run(const Attention& call, Pool& pool, Scratch& scratch) {
         const int64_t bytes = attention_scratch_bytes(call, item.num_tokens * group_size(call));
         if (bytes > most_bytes) most_bytes = bytes;
     }
-    const int num_threads = pool.num_threads();
     pool.run(static_cast<int>(items_.size()), [&](int index, int thread) {
-        run_item(call, index, num_threads, scratch.of_thread(thread).take(most_bytes));
+        run_item(call, index, scratch.of_thread(thread).take(most_bytes));
     });
 }
 
-void AttentionPlan::run_item(const Attention& call, int index, int num_threads, uint8_t* scratch) {
+void AttentionPlan::run_item(const Attention& call, int index, uint8_t* scratch) {
     const AttentionKernels& with = attention_kernels();
     const AttentionItem& item = items_[index];
-    const size_t after = static_cast<size_t>(index) + num_threads;
+    const size_t after = static_cast<size_t>(index) + 1;
     const AttentionItem* next = after < items_.size() ? &items_[after] : nullptr;
     if (item.split < 0) {
         with.attend(call, item, next, scratch);

@@ -65,7 +65,7 @@ class AttentionPlan {
     void add_sequence(const Attention& call, const Step& step, int seq, int64_t unit_cost);
     void add_split(const AttentionItem& whole, int num_rows, int64_t floats_a_row,
                    int tiles_a_part);
-    void run_item(const Attention& call, int index, int num_threads, uint8_t* scratch);
+    void run_item(const Attention& call, int index, uint8_t* scratch);
 
     struct Split {
         AttentionItem whole;

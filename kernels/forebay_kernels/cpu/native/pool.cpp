@@ -38,18 +38,25 @@ void count_forks() {
 
 constexpr uint64_t unit_mask = 0xffffffffu;
 
+// Units of one thread's share that nobody has claimed: the work's number (high half), and how many.
+struct alignas(64) Share {
+    std::atomic<uint64_t> left{0};
+};
+
 }  // namespace
 
 // What threads share. A fork's child leaves it as it is and makes its own, as a lock in it may be
 // held by a thread that is no more.
 struct Pool::State {
-    // Of the work at hand: written by the caller before `left`, read by who has claimed a unit.
+    // Of the work at hand: written by the caller before shares, read by who has claimed a unit.
     Call call = nullptr;
     const void* context = nullptr;
     int num_units = 0;
 
-    // The work's number (high half) and how many of its units are unclaimed (low half).
-    alignas(64) std::atomic<uint64_t> left{0};
+    // Of each thread, the caller first.
+    std::vector<Share> shares;
+    // The last work that was shared out.
+    alignas(64) std::atomic<uint32_t> number{0};
     // Units of it that are done.
     alignas(64) std::atomic<int> num_done{0};
     alignas(64) std::atomic<bool> is_open{false};
@@ -68,11 +75,30 @@ struct Pool::State {
 
     bool is_lost() const { return born_at != num_forks.load(std::memory_order_relaxed); }
 
-    bool has_units() const { return (left.load() & unit_mask) != 0; }
+    int end_of_share(int thread) const {
+        return static_cast<int>(int64_t{num_units} * (thread + 1) / int64_t(shares.size()));
+    }
 
-    // Runs units until none is unclaimed. What it claims is of one work: as long as its own units
-    // are not told to be done, the caller begins no other.
-    void run_units(int thread) {
+    void share_out(int units, Call fn, const void* with) {
+        call = fn;
+        context = with;
+        num_units = units;
+        num_done.store(0, std::memory_order_relaxed);
+        const uint32_t next = number.load(std::memory_order_relaxed) + 1;
+        int begin = 0;
+        for (size_t thread = 0; thread < shares.size(); ++thread) {
+            const int end = end_of_share(static_cast<int>(thread));
+            shares[thread].left.store(uint64_t{next} << 32 | static_cast<uint32_t>(end - begin),
+                                      std::memory_order_release);
+            begin = end;
+        }
+        number.store(next);
+    }
+
+    // Runs a share's units until none is unclaimed. What a thread claims is of one work: as long as
+    // its own units are not told to be done, the caller begins no other.
+    int run_share(int owner, int thread) {
+        std::atomic<uint64_t>& left = shares[owner].left;
         int num_run = 0;
         uint64_t seen = left.load(std::memory_order_acquire);
         while ((seen & unit_mask) != 0) {
@@ -80,9 +106,19 @@ struct Pool::State {
                                             std::memory_order_acquire)) {
                 continue;
             }
-            call(context, num_units - static_cast<int>(seen & unit_mask), thread);
+            call(context, end_of_share(owner) - static_cast<int>(seen & unit_mask), thread);
             ++num_run;
             seen = left.load(std::memory_order_acquire);
+        }
+        return num_run;
+    }
+
+    // Its own share, then what others have left of theirs.
+    void run_units(int thread) {
+        const int num_shares = static_cast<int>(shares.size());
+        int num_run = 0;
+        for (int step = 0; step < num_shares; ++step) {
+            num_run += run_share((thread + step) % num_shares, thread);
         }
         if (num_run > 0) num_done.fetch_add(num_run, std::memory_order_acq_rel);
     }
@@ -95,11 +131,12 @@ struct Pool::State {
         pthread_mutex_unlock(&mutex);
     }
 
-    // Until something changes; not at all if there are units, or a session began since was_open.
-    void sleep(bool was_open) {
+    // Until something changes; not at all if work came after what was seen, or a session began since
+    // was_open.
+    void sleep(uint32_t seen, bool was_open) {
         pthread_mutex_lock(&mutex);
         num_asleep.fetch_add(1);
-        if (has_units() || is_stopping.load() || (!was_open && is_open.load())) {
+        if (number.load() != seen || is_stopping.load() || (!was_open && is_open.load())) {
             num_asleep.fetch_sub(1);
         } else {
             pthread_cond_wait(&changed, &mutex);
@@ -129,6 +166,7 @@ Pool::~Pool() {
 void Pool::start_workers() {
     state_ = new State;
     state_->workers.resize(num_threads_);
+    state_->shares = std::vector<Share>(num_threads_);
     // Signals are for the threads of the program that the library is in.
     sigset_t all, old;
     sigfillset(&all);
@@ -146,13 +184,15 @@ void* Pool::work(void* worker) {
     State& state = *static_cast<Worker*>(worker)->state;
     const int thread = static_cast<Worker*>(worker)->thread;
     while (!state.is_stopping.load(std::memory_order_relaxed)) {
+        const uint32_t seen = state.number.load();
         state.run_units(thread);
         const bool is_open = state.is_open.load();
         for (int look = 0; is_open && look < num_spins + num_yields; ++look) {
-            if (state.has_units() || !state.is_open.load(std::memory_order_relaxed)) break;
+            if (state.number.load(std::memory_order_relaxed) != seen) break;
+            if (!state.is_open.load(std::memory_order_relaxed)) break;
             look < num_spins ? pause() : static_cast<void>(sched_yield());
         }
-        if (!state.has_units()) state.sleep(is_open);
+        if (state.number.load() == seen) state.sleep(seen, is_open);
     }
     return nullptr;
 }
@@ -189,12 +229,7 @@ void Pool::run_erased(int num_units, Call call, const void* context) {
         for (int unit = 0; unit < num_units; ++unit) call(context, unit, 0);
         return;
     }
-    state.call = call;
-    state.context = context;
-    state.num_units = num_units;
-    state.num_done.store(0, std::memory_order_relaxed);
-    const uint64_t number = (state.left.load(std::memory_order_relaxed) >> 32) + 1;
-    state.left.store(number << 32 | static_cast<uint32_t>(num_units));
+    state.share_out(num_units, call, context);
     state.wake();
     state.run_units(0);
     int look = 0;

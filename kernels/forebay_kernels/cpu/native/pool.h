@@ -2,7 +2,9 @@
 //
 // The caller of run() is thread 0 and takes part; it never waits for a worker to arrive, only for
 // units that a worker has begun. So a worker that the system has taken off its core costs its
-// share of speed and nothing more. Units are claimed one at a time from a counter, in order.
+// share of speed and nothing more. Each thread has a share of consecutive units, as what lies side
+// by side in memory is read best by one; it claims them one at a time, in order, and then those that
+// others have not come to.
 #pragma once
 
 namespace forebay {
