@@ -102,8 +102,9 @@ def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Row]]]
                 products.measure(model, formats, options.batches, has_torch=not options.no_torch),
             )
     if "attention" in options.parts:
-        dtypes = (torch.float32, torch.bfloat16)
-        yield "Attention, a layer's", attention.measure(options.shapes, dtypes)
+        dtypes = (torch.float32, torch.float16)
+        rows = attention.measure(options.shapes, dtypes, has_torch=not options.no_torch)
+        yield "Attention, a layer's", rows
 
 
 def measure_model(options: argparse.Namespace) -> tuple[list[Row], list[Timed]]:

@@ -79,10 +79,11 @@ def test_every_format_is_timed_and_summed_over_a_step() -> None:
 def test_attention_is_timed_over_a_cache_of_each_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "HEADS", (attention.Heads("small", 4, 2, 16),))
     monkeypatch.setattr(attention, "_CACHE_BYTES", 1)
-    rows = list(attention.measure(["small"], [torch.float32]))
+    rows = list(attention.measure(["small"], [torch.float16], has_torch=True))
     assert [row.batch for row in rows] == [1, 8, 32, 1]
-    assert rows[1].num_bytes == 2 * 8 * 1024 * 2 * 16 * 4
+    assert rows[1].num_bytes == 2 * 8 * 1024 * 2 * 16 * 2
     assert rows[3].num_operations == 4 * 4 * 16 * sum(range(1537, 2049))
+    assert all(row.seconds > 0 and row.torch_seconds for row in rows)
 
 
 @pytest.mark.component
