@@ -20,7 +20,7 @@ from typing import Any
 
 from serving.case import MAIN_CASES, Case
 from serving.process_tree import signal_tree
-from serving.recipes import Places, Sizes, forebay
+from serving.recipes import forebay
 from serving.rounds import line_of, run_case
 from serving.server import Recipe, Server
 
@@ -40,8 +40,8 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        places = Places(Path(), "", forebay_flags=tuple(options.forebay_flags.split()))
-        recipe = build_recipe(forebay(places, Sizes(), "profiled", options.model), report)
+        flags = options.forebay_flags.split()
+        recipe = build_recipe(forebay(options.model, "profiled", flags=flags), report)
         server = Server(recipe, Path(folder) / "log")
         try:
             server.wait_ready()

@@ -21,7 +21,7 @@ from typing import Any
 
 from serving.case import Case
 from serving.machine import describe_machine
-from serving.recipes import Places, Sizes, forebay
+from serving.recipes import Sizes, forebay
 from serving.rounds import line_of, run_case
 from serving.server import Recipe, Server
 from serving.table import case_table
@@ -110,8 +110,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def build_recipe(model: Path, load: Load, flags: list[str]) -> Recipe:
     """The server of a load; the last of several flags of one name is what counts."""
-    places = Places(model.parent, model.name, forebay_flags=(*load.flags, *flags))
-    recipe = forebay(places, _SIZES, load.name, model)
+    recipe = forebay(model, load.name, _SIZES, (*load.flags, *flags))
     if load.num_cpus is None:
         return recipe
     cpus = sorted(os.sched_getaffinity(0))[: load.num_cpus]

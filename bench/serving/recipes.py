@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,9 +56,10 @@ class Places:
 
 def all_recipes(places: Places, sizes: Sizes) -> Iterator[Recipe]:
     """Every server of a comparison, those of peers that are not there left out."""
-    yield forebay(places, sizes, FOUR_BIT, places.gguf("Q4_1"))
-    yield forebay(places, sizes, BF16, places.folder("bf16"))
-    yield forebay(places, sizes, FLOAT32, places.folder("f32"))
+    flags = places.forebay_flags
+    yield forebay(places.gguf("Q4_1"), FOUR_BIT, sizes, flags)
+    yield forebay(places.folder("bf16"), BF16, sizes, flags)
+    yield forebay(places.folder("f32"), FLOAT32, sizes, flags)
     if places.vllm_python is not None:
         yield vllm(places.vllm_python, sizes, BF16, "bfloat16", places.folder("bf16"))
         yield vllm(places.vllm_python, sizes, FLOAT32, "float32", places.folder("f32"))
@@ -68,14 +69,16 @@ def all_recipes(places: Places, sizes: Sizes) -> Iterator[Recipe]:
             yield llama(places.llama_server, sizes, precision, places.gguf(kind))
 
 
-def forebay(places: Places, sizes: Sizes, precision: str, model: Path) -> Recipe:
+def forebay(
+    model: Path, precision: str, sizes: Sizes = Sizes(), flags: Iterable[str] = ()
+) -> Recipe:
     """This checkout's own server, by the Python that measures."""
     command = [sys.executable, "-m", "forebay_runtime.cli", "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", "PORT", "--device", "cpu"]
     command += ["--served-model-name", "measured", "--lame-duck-seconds", "0"]
     command += ["--max-model-len", str(sizes.max_model_len)]
     command += ["--max-num-seqs", str(sizes.max_num_seqs)]
-    command += ["--kv-cache-memory-bytes", str(_KV_BYTES), *places.forebay_flags]
+    command += ["--kv-cache-memory-bytes", str(_KV_BYTES), *flags]
     here = [str(_ROOT / part) for part in ("operator", "runtime", "kernels")]
     environment = {"PYTHONPATH": os.pathsep.join(here)}
     return Recipe(
