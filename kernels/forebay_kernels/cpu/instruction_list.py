@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from forebay_kernels.cpu.buffer_places import Life, place_buffers
 from forebay_kernels.cpu.instructions import Instruction
+from forebay_kernels.cpu.library import native_library
 from forebay_kernels.cpu.step import Limits, Step
 from forebay_kernels.cpu.thread_pool import ThreadPool
-from forebay_kernels.cpu.workspace import native_library
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,14 @@ def native() -> ctypes.CDLL | None:
     return library
 
 
+def native_library() -> ctypes.CDLL:
+    """The library. Raises: RuntimeError where it was not built; else as native."""
+    library = native()
+    if library is None:
+        raise RuntimeError("the CPU kernels were not built")
+    return library
+
+
 def isa_names(library: ctypes.CDLL) -> dict[str, bool]:
     """Every set of instructions, from the least to the most, and whether it can be used here."""
     names: dict[str, bool] = {}

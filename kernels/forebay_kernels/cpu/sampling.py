@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay_kernels.cpu.library import native
+from forebay_kernels.cpu.library import native_library
 from forebay_kernels.cpu.score_rows import ScoreRows
 from forebay_kernels.cpu.thread_pool import ThreadPool
 
@@ -64,9 +64,7 @@ class NativeSampling:
 
         Raises: RuntimeError if there is no native library.
         """
-        library = native()
-        if library is None:
-            raise RuntimeError("the CPU kernels were not built")
+        library = native_library()
         self._pool = pool
         """Held, as the kernels know it by its handle."""
         self._room = _Found(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 
-from forebay_kernels.cpu.library import native
+from forebay_kernels.cpu.library import native_library
 
 
 class ThreadPool:
@@ -16,9 +16,7 @@ class ThreadPool:
 
     def __init__(self, num_threads: int) -> None:
         """Raises: RuntimeError if there is no native library; ValueError below one thread."""
-        library = native()
-        if library is None:
-            raise RuntimeError("the CPU kernels were not built")
+        library = native_library()
         if num_threads < 1:
             raise ValueError(f"{num_threads} threads can run nothing")
         library.fb_new_pool.restype = ctypes.c_void_p

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from forebay_kernels.cpu.library import native
+from forebay_kernels.cpu.library import native_library
 from forebay_kernels.cpu.thread_pool import ThreadPool
 from forebay_kernels.usable_cpus import usable_cpus
 
@@ -33,14 +33,6 @@ class Workspace:
             yield
         finally:
             self.library.fb_keep_awake(self.handle, 0)
-
-
-def native_library() -> ctypes.CDLL:
-    """The library. Raises: RuntimeError where it was not built."""
-    library = native()
-    if library is None:
-        raise RuntimeError("the CPU kernels were not built")
-    return library
 
 
 def own_workspace() -> Workspace:

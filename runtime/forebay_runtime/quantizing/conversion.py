@@ -72,7 +72,7 @@ class Conversion:
     def __init__(
         self, source: Source, recipe: Recipe, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._source, self._recipe, self._dtype, self._device = source, recipe, dtype, device
+        self._recipe, self._dtype, self._device = recipe, dtype, device
         self._blueprint = source.blueprint
         self._checkpoint: Checkpoint = open_checkpoint(source.described.path, self._blueprint)
         self._reader = LayerReader(self._checkpoint, self._blueprint, device)

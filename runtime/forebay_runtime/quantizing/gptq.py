@@ -6,8 +6,6 @@ inputs are taken by falling second moment, as in its reference code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -16,9 +14,6 @@ from forebay_runtime.quantizing.scale_search import group_moments, search_scales
 
 _BLOCK_COLUMNS = 128
 _MOST_DAMPING = 1.0
-
-Spans = Callable[[int, Tensor], tuple[Tensor, Tensor]]
-"""Scale and zero of a column's group, [N] each, by its place and the weights as they stand."""
 
 
 def round_by_gptq(

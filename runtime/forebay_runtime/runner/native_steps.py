@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from forebay_kernels import ops
-from forebay_kernels.cpu.library import isa_in_use
-from forebay_kernels.cpu.library import native as native_library
+from forebay_kernels.cpu.library import isa_in_use, native_library
 from forebay_kernels.cpu.program import Program
 from forebay_kernels.cpu.recorded import CannotRecord, RecordedIds, RecordedPlan, RecordedRows
 from forebay_kernels.cpu.score_rows import ScoreRows
@@ -118,8 +117,7 @@ class NativeSteps:
     @property
     def instruction_set(self) -> str:
         """The set of instructions that the kernels use."""
-        library = native_library()
-        return "none" if library is None else isa_in_use(library)
+        return isa_in_use(native_library())
 
     def compute(
         self, inputs: StepInputs, samples: Tensor, num_layers: int | None = None
