@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
-from forebay_budget.locate import locate_model
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.chat_template import ChatTemplate, ChatTemplateError
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.evaluating.golden import Golden, GoldenError, Question, Text
 from forebay_runtime.evaluating.measures import Answered, Measured, Scored
-from forebay_runtime.loading.hub import download_model
 from forebay_runtime.request import Output, Request, SamplingParams, TokenLogprobs
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import Tokenizer
@@ -21,14 +18,6 @@ Told = Callable[[int, int], None]
 """Told how many of how many requests have ended."""
 
 _SCORING = SamplingParams(0, num_prompt_logprobs=1)
-
-
-def locate(model: str) -> Path:
-    """Where a model lies, as `forebay serve` takes it.
-
-    Raises: ModelError.
-    """
-    return locate_model(download_model(model) if model.startswith("hf://") else Path(model))
 
 
 def measure(config: EngineConfig, golden: Golden, max_tokens: int, told: Told) -> Measured:

@@ -8,12 +8,13 @@ import time
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.evaluating.answering import locate, measure
+from forebay_runtime.evaluating.answering import measure
 from forebay_runtime.evaluating.flags import EvaluateSettings
 from forebay_runtime.evaluating.golden import Golden, GoldenError, read_golden
 from forebay_runtime.evaluating.measures import Measured, check, compare
 from forebay_runtime.evaluating.table import to_document, to_table
 from forebay_runtime.loading.description import describe_model
+from forebay_runtime.loading.hub import find_model
 from forebay_runtime.text.tokenizer import TokenizerError
 
 _REFUSALS = (GoldenError, ModelError, StartError, TokenizerError)
@@ -45,7 +46,7 @@ def run_evaluate(settings: EvaluateSettings) -> int:
 
 
 def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other: bool) -> Measured:
-    path, start = locate(model), time.monotonic()
+    path, start = find_model(model), time.monotonic()
     most = describe_model(path).inspection.config.max_position_embeddings
     config = EngineConfig(
         path,

@@ -10,10 +10,19 @@ from pathlib import Path
 
 from forebay_budget.hub import parse_hub_uri
 from forebay_budget.inspection import ModelError
+from forebay_budget.locate import locate_model
 
 _WANTED = ("*.safetensors", "*.json", "tokenizer.model", "*.jinja", "merges.txt", "vocab.txt")
 _UNWANTED = ("consolidated*", "*/*")
 """The same weights again in another layout, and other models or formats in folders."""
+
+
+def find_model(model: str) -> Path:
+    """Where a model lies: a path, or `hf://…`, which is fetched.
+
+    Raises: ModelError.
+    """
+    return locate_model(download_model(model) if model.startswith("hf://") else Path(model))
 
 
 def download_model(uri: str) -> Path:

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from forebay_budget.inspection import Inspection, ModelError
-from forebay_budget.locate import is_gguf, locate_model
+from forebay_budget.locate import is_gguf
 from forebay_budget.quantity import format_bytes
 from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.loading.description import describe_model
-from forebay_runtime.loading.hub import download_model
+from forebay_runtime.loading.hub import find_model
 from forebay_runtime.quantizing.calibration import read_samples
 from forebay_runtime.quantizing.conversion import Conversion, Source
 from forebay_runtime.quantizing.hf_config import build_config
@@ -48,7 +48,7 @@ def quantize(settings: QuantizeSettings) -> None:
     Raises: QuantizeError, ModelError or TokenizerError with a sentence that leads to the cause.
     """
     recipe, model = settings.recipe, settings.model
-    path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
+    path = find_model(model)
     described = describe_model(path)
     check_model(described, recipe)
     if settings.out.exists() and settings.out.resolve() == path.resolve():

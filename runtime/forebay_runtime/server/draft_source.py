@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from forebay_budget.locate import locate_model
 from forebay_runtime.config import EngineConfig, StartError
-from forebay_runtime.loading.hub import download_model
+from forebay_runtime.loading.hub import find_model
 from forebay_runtime.text.tokenizer import Tokenizer
 
 
@@ -22,8 +21,7 @@ def find_draft(
     asked = config.speculative
     if asked is None or asked.model is None:
         return config
-    is_remote = asked.model.startswith("hf://")
-    path = locate_model(download_model(asked.model) if is_remote else Path(asked.model))
+    path = find_model(asked.model)
     fault = explain_other_tokens(served.vocabulary(), read_tokenizer(path).vocabulary())
     if fault is not None:
         raise StartError(

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from forebay_budget.gguf import read_gguf_header
-from forebay_budget.locate import is_gguf, locate_model
+from forebay_budget.locate import is_gguf
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.loading.description import describe_model
-from forebay_runtime.loading.hub import download_model
+from forebay_runtime.loading.hub import find_model
 from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.followers import start_followers
 from forebay_runtime.server.draft_source import find_draft
@@ -35,7 +35,7 @@ def load_model(
     Raises: ModelError, StartError, TokenizerError or RankLost with a sentence that leads to the
     cause.
     """
-    path = locate_model(download_model(model) if model.startswith("hf://") else Path(model))
+    path = find_model(model)
     _check_sizes(path, config)
     # The other ranks first, as they have much to import.
     followers = start_followers(config, None if listener is None else listener.on_loss)
