@@ -14,18 +14,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CodeMatrix:
-    """N outputs by K inputs; the weight of a code is (code - zero) * scale, or code * scale + min.
+    """N outputs by K inputs; the weight of a code is code * scale + min, or (code - zero) * scale.
 
-    codes: [N, K] uint8, below 2 ** bits. scales: [G, N], any float dtype. zeros: [G, N] uint8.
-    mins: [G, N], any float dtype. At most one of these two is there; without, every zero is the
-    middle code, 2 ** (bits - 1). group_size: inputs that share a scale.
+    codes: [N, K] uint8, below 2 ** bits. scales, mins: [G, N], any float dtype; without mins every
+    zero is the middle code, 2 ** (bits - 1). group_size: inputs that share a scale.
     """
 
     codes: Tensor
     scales: Tensor
     bits: int
     group_size: int
-    zeros: Tensor | None = None
     mins: Tensor | None = None
 
     @property
@@ -42,7 +40,7 @@ class CodeMatrix:
         """The weight that this stands for, float32 [N, K]."""
         groups = self.codes.float().unflatten(1, (-1, self.group_size))
         if self.mins is None:
-            groups.sub_(_spread(self.zeros) if self.zeros is not None else 1 << (self.bits - 1))
+            groups.sub_(1 << (self.bits - 1))
         weight: Tensor = groups.mul_(_spread(self.scales))
         if self.mins is not None:
             weight.add_(_spread(self.mins))
@@ -50,7 +48,7 @@ class CodeMatrix:
 
 
 def can_merge(one: CodeMatrix, other: CodeMatrix) -> bool:
-    """Are they of the same inputs, bits, groups and kind of zero, so that merge_rows takes them?"""
+    """Are inputs, bits, groups and whether there are mins the same, so that they can be one?"""
     return _kind(one) == _kind(other)
 
 
@@ -62,23 +60,17 @@ def merge_rows(parts: Sequence[CodeMatrix]) -> CodeMatrix:
     first = parts[0]
     if not all(can_merge(first, other) for other in parts[1:]):
         raise ValueError("matrices of codes that differ in kind cannot be one; keep them apart")
+    mins = [part.mins for part in parts if part.mins is not None]
     return replace(
         first,
         codes=torch.cat([part.codes for part in parts]),
         scales=torch.cat([part.scales for part in parts], 1),
-        zeros=_join([part.zeros for part in parts]),
-        mins=_join([part.mins for part in parts]),
+        mins=torch.cat(mins, 1) if mins else None,
     )
 
 
-def _kind(matrix: CodeMatrix) -> tuple[int, int, int, bool, bool]:
-    has_zeros, has_mins = matrix.zeros is not None, matrix.mins is not None
-    return matrix.num_inputs, matrix.bits, matrix.group_size, has_zeros, has_mins
-
-
-def _join(parts: Sequence[Tensor | None]) -> Tensor | None:
-    given = [part for part in parts if part is not None]
-    return torch.cat(given, 1) if given else None
+def _kind(matrix: CodeMatrix) -> tuple[int, int, int, bool]:
+    return matrix.num_inputs, matrix.bits, matrix.group_size, matrix.mins is not None
 
 
 def _spread(numbers: Tensor) -> Tensor:

@@ -6,8 +6,7 @@ There is one layout for all sets of instructions, so that a matrix is packed onc
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -206,68 +205,8 @@ def pack_quant(matrix: QuantMatrix) -> PackedMatrix:
 
 def pack_coded(matrix: CodeMatrix) -> PackedMatrix:
     """A matrix of codes as a file has them."""
-    meaning = CodeScales(matrix.bits, matrix.group_size, matrix.scales, matrix.zeros, matrix.mins)
+    meaning = CodeScales(matrix.bits, matrix.group_size, matrix.scales, mins=matrix.mins)
     return pack_codes(matrix.codes, meaning)
-
-
-def merge_rows(parts: Sequence[PackedMatrix]) -> list[PackedMatrix]:
-    """Matrices over the same inputs as few, outputs in the order of the parts.
-
-    Neighbours become one where their formats agree and the first ends with a whole tile.
-    """
-    merged: list[PackedMatrix] = []
-    for part in parts:
-        if merged and _can_merge(merged[-1], part):
-            merged[-1] = _merge(merged[-1], part)
-        else:
-            merged.append(part)
-    return merged
-
-
-def _can_merge(one: PackedMatrix, other: PackedMatrix) -> bool:
-    if one.num_outputs % TILE_OUTPUTS or (one.mins is None) != (other.mins is None):
-        return False
-    if (one.input_order is None) != (other.input_order is None):
-        return False
-    if one.input_order is not None and other.input_order is not None:
-        if not torch.equal(one.input_order, other.input_order):
-            return False
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in (
-            *("format", "num_inputs", "num_stored", "bits", "group_size"),
-            *("scale_factor", "min_factor"),
-        )
-    )
-
-
-def _merge(one: PackedMatrix, other: PackedMatrix) -> PackedMatrix:
-    zeros = None
-    if one.zeros is not None or other.zeros is not None:
-        zeros = torch.cat([_zeros(one), _zeros(other)])
-    return replace(
-        one,
-        weights=torch.cat([one.weights, other.weights]),
-        num_outputs=one.num_outputs + other.num_outputs,
-        scales=_join(one.scales, other.scales),
-        zeros=zeros,
-        mins=_join(one.mins, other.mins),
-    )
-
-
-def _join(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return None if one is None or other is None else torch.cat([one, other])
-
-
-def _zeros(matrix: PackedMatrix) -> Tensor:
-    if matrix.zeros is not None:
-        return matrix.zeros
-    middle = 1 << (matrix.bits - 1)
-    return (
-        torch.full_like(matrix.weights[:, 0, :1], middle)
-        if matrix.scales is None
-        else (torch.full(matrix.scales.shape, middle, dtype=torch.uint8))
-    )
 
 
 def _check(codes: Tensor, meaning: CodeScales, group_size: int) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from forebay_kernels import code_matrix, ops
 from forebay_kernels.code_matrix import CodeMatrix
-from forebay_kernels.cpu import packed_matrix
 from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_coded, pack_dense, pack_quant
 from forebay_kernels.cpu.product import CpuLinear
 from forebay_kernels.quant_matrix import QuantMatrix, can_merge, merge_rows
@@ -108,8 +107,7 @@ def build_head(table: Table, native: NativeForm | None) -> Product:
 
 
 def _pack(matrices: Sequence[Matrix], native: NativeForm) -> list[list[Matrix]]:
-    packed = [_packed(same, native) for same in _runs(matrices)]
-    return [[matrix] for matrix in packed_matrix.merge_rows(packed)]
+    return [[_packed(same, native)] for same in _runs(matrices)]
 
 
 def _packed(same: list[Matrix], native: NativeForm) -> PackedMatrix:

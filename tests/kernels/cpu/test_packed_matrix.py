@@ -9,7 +9,6 @@ import torch
 
 from forebay_kernels.cpu.packed_matrix import (
     CodeScales,
-    merge_rows,
     pack_codes,
     pack_dense,
     pack_quant,
@@ -68,35 +67,6 @@ def test_scales_of_any_size_keep_their_bits(size: float) -> None:
     packed = pack_codes(codes, CodeScales(4, 32, scales))
     wanted = (codes.float() - 8) * scales.T.repeat_interleave(32, 1)
     torch.testing.assert_close(packed.dequantised(), wanted, rtol=2**-11, atol=0)
-
-
-def test_neighbours_of_one_format_become_one() -> None:
-    parts = [random_codes(Coding(4, 32, kind), 32, 64) for kind in ("middle", "integers")]
-    (merged,) = merge_rows([part.packed for part in parts])
-    x = torch.randn(3, 64)
-    wanted = torch.cat([CpuLinear(part.packed)(x) for part in parts], 1)
-    assert torch.equal(CpuLinear(merged)(x), wanted)
-    assert torch.equal(
-        merged.dequantised(), torch.cat([part.packed.dequantised() for part in parts])
-    )
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(Coding(8, 32, "middle"), id="other bits"),
-        pytest.param(Coding(4, 64, "middle"), id="other groups"),
-        pytest.param(Coding(4, 32, "mins"), id="mins"),
-    ],
-)
-def test_matrices_of_other_formats_stay_apart(other: Coding) -> None:
-    first = random_codes(Coding(4, 32, "middle"), 32, 64).packed
-    assert len(merge_rows([first, random_codes(other, 32, 64).packed])) == 2
-
-
-def test_a_matrix_that_ends_within_a_tile_takes_none_after_it() -> None:
-    parts = [pack_dense(torch.randn(size, 64)) for size in (32, 20, 16)]
-    assert [part.num_outputs for part in merge_rows(parts)] == [52, 16]
 
 
 def test_zeros_give_zeros() -> None:
