@@ -2,9 +2,9 @@
 #include "isa.h"
 
 #include <atomic>
-#include <cstring>
 
 #include "export.h"
+#include "isa_table.h"
 
 namespace forebay {
 namespace {
@@ -15,32 +15,12 @@ constexpr const char* names[num_isas] = {"portable", "avx2", "avx512", "avx512_v
 bool is_compiled(Isa isa) {
     switch (isa) {
         case Isa::portable: return true;
-        case Isa::avx2:
-#ifdef FOREBAY_HAS_AVX2
-            return true;
-#else
-            return false;
-#endif
-        case Isa::avx512:
-#ifdef FOREBAY_HAS_AVX512
-            return true;
-#else
-            return false;
-#endif
-        case Isa::avx512_vnni:
-#ifdef FOREBAY_HAS_AVX512_VNNI
-            return true;
-#else
-            return false;
-#endif
-        case Isa::avx512_bf16:
-#ifdef FOREBAY_HAS_AVX512_BF16
-            return true;
-#else
-            return false;
-#endif
+        FB_WITH_AVX2(case Isa::avx2 : return true;)
+        FB_WITH_AVX512(case Isa::avx512 : return true;)
+        FB_WITH_AVX512_VNNI(case Isa::avx512_vnni : return true;)
+        FB_WITH_AVX512_BF16(case Isa::avx512_bf16 : return true;)
+        default: return false;
     }
-    return false;
 }
 
 bool is_on_processor(Isa isa) {
