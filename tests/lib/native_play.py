@@ -10,32 +10,8 @@ from typing import Any
 import pytest
 
 from engine_play import load_engine
-from forebay_kernels.cpu.library import isa_names, native
+from forebay_kernels.cpu.library import native
 from forebay_runtime.engine import Engine
-
-
-def usable_isas() -> list[str]:
-    """The sets of instructions that this processor and this build have; none without a library."""
-    library = native()
-    return (
-        []
-        if library is None
-        else [name for name, is_usable in isa_names(library).items() if is_usable]
-    )
-
-
-@contextmanager
-def forced_isa(name: str) -> Iterator[None]:
-    """Let the kernels use a set of instructions meanwhile."""
-    library = native()
-    if library is None:
-        raise RuntimeError("the CPU kernels were not built")
-    before = library.fb_isa()
-    library.fb_use_isa(list(isa_names(library)).index(name))
-    try:
-        yield
-    finally:
-        library.fb_use_isa(before)
 
 
 @contextmanager

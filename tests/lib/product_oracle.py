@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from forebay_kernels.cpu.library import isa_names
+from forebay_kernels.cpu.library import isa_names, native, native_library
 from forebay_kernels.cpu.packed_matrix import CodeScales, PackedMatrix, pack_codes
-from forebay_kernels.cpu.workspace import native_library
 
 BLOCK_INPUTS = 32
 
@@ -29,8 +28,10 @@ def instructions(name: str) -> Iterator[None]:
 
 
 def usable_isas() -> list[str]:
-    """Those that this processor has."""
-    return [name for name, is_usable in isa_names(native_library()).items() if is_usable]
+    """Those that this processor and this build have; none without a library."""
+    library = native()
+    names = {} if library is None else isa_names(library)
+    return [name for name, is_usable in names.items() if is_usable]
 
 
 @dataclass(frozen=True)

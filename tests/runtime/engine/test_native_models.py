@@ -11,7 +11,8 @@ import pytest
 
 from engine_play import Answer, load_engine, play, play_alone, tokens_of
 from forebay_runtime.request import Request, SamplingParams
-from native_play import forced_isa, load_native_engine, load_torch_engine, usable_isas
+from native_play import load_native_engine, load_torch_engine
+from product_oracle import instructions, usable_isas
 from tiny_model import FAMILIES, save_tiny
 
 MIXTURES = ["mixtral", "qwen2_moe", "qwen3_moe"]
@@ -71,7 +72,7 @@ def test_a_family_answers_as_by_torchs_operators(saved: Callable[[str], Path], f
 @pytest.mark.parametrize("isa", usable_isas())
 def test_each_set_of_instructions_answers_alike(saved: Callable[[str], Path], isa: str) -> None:
     expected = play(load_torch_engine(saved("llama"), **FLAGS), build_requests())
-    with forced_isa(isa):
+    with instructions(isa):
         check_same(expected, play(load_native_engine(saved("llama"), **FLAGS), build_requests()))
 
 
