@@ -62,11 +62,8 @@ class LayerSteps:
         return self._norm(x, self._blueprint.family.norms.before_mlp)
 
     def mlp_gated(self, x: Tensor) -> Tensor:
-        """The same of the stream. Shapes: x [B, L, h]; out [B, L, I]."""
-        return self.gated(self.mlp_inputs(x))
-
-    def gated(self, inputs: Tensor) -> Tensor:
-        """What the down projection takes. Shapes: inputs [B, L, h]; out [B, L, I]."""
+        """What the down projection takes. Shapes: x [B, L, h]; out [B, L, I]."""
+        inputs = self.mlp_inputs(x)
         if self._blueprint.family.is_fused:
             gate_up = self._multiply(inputs, "mlp.gate_up_proj")
         else:

@@ -37,7 +37,7 @@ def test_steps_are_transformers_layers(family: str, tmp_path: Path) -> None:
             cos, sin = rope_table(frequencies, NUM_TOKENS, scale)
             steps = LayerSteps(blueprint, layer, reader.read(number), (cos, sin))
             x = steps.after_attention(x, steps.attended(steps.attention_inputs(x)))
-            x = steps.after_mlp(x, steps.gated(steps.mlp_inputs(x)))
+            x = steps.after_mlp(x, steps.mlp_gated(x))
             # transformers norms what the last layer leaves.
             if number + 1 < len(blueprint.layers):
                 torch.testing.assert_close(x, states[number + 1], rtol=1e-3, atol=1e-3)
