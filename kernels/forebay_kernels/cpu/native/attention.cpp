@@ -11,6 +11,9 @@ namespace {
 constexpr int most_rows = 192;
 // Items that each thread should find, so that none waits long for the last.
 constexpr int items_a_thread = 4;
+// Bytes of a tile's keys and values at most that an item of several heads reads, as these and the
+// next tile's are to stay in the second cache.
+constexpr int64_t most_tile_bytes = 128 * 1024;
 // Floats of partial results at most; sequences that would need more are not split.
 constexpr int64_t most_partial_floats = 1 << 20;
 
@@ -30,6 +33,18 @@ int64_t sequence_cost(const Attention& call, int query_len, int seq_len) {
     int64_t keys = seq_len - query_len / 2;
     if (call.window > 0 && keys > call.window) keys = call.window;
     return keys * query_len * call.cache.num_kv_heads;
+}
+
+// How many KV heads of so many tokens by so many keys an item takes: what lies side by side is read
+// best together, but each thread should find some items.
+int heads_at_once(const Attention& call, int num_tokens, int64_t num_keys, int64_t unit_cost) {
+    if (!has_few_rows(call, num_tokens)) return 1;
+    int heads = call.cache.num_kv_heads;
+    const int64_t by_bytes = most_tile_bytes / (2 * tile_keys * call.cache.head_bytes());
+    if (heads > by_bytes) heads = static_cast<int>(by_bytes);
+    const int64_t by_cost = 2 * unit_cost / (num_keys * num_tokens);
+    if (heads > by_cost) heads = static_cast<int>(by_cost);
+    return heads < 1 ? 1 : heads;
 }
 
 }  // namespace
@@ -82,8 +97,11 @@ void AttentionPlan::add_sequence(const Attention& call, const Step& step, int se
         const int64_t tile_cost = int64_t{tile_keys} * item.num_tokens;
         const int64_t tiles = unit_cost / tile_cost < 1 ? 1 : unit_cost / tile_cost;
         const int64_t num_rows = int64_t{item.num_tokens} * group;
-        for (int head = 0; head < call.cache.num_kv_heads; ++head) {
+        const int num_keys = position + item.num_tokens - first_key(call, position);
+        const int heads = heads_at_once(call, item.num_tokens, num_keys, unit_cost);
+        for (int head = 0; head < call.cache.num_kv_heads; head += heads) {
             item.kv_head = head;
+            item.num_kv_heads = least(heads, call.cache.num_kv_heads - head);
             add_split(item, static_cast<int>(num_rows), partial_floats(call.cache.head_dim),
                       static_cast<int>(tiles));
         }
@@ -94,7 +112,8 @@ void AttentionPlan::add_split(const AttentionItem& whole, int num_rows, int64_t 
                               int tiles_a_part) {
     const int num_tiles = whole.end_tile - whole.first_tile;
     const int64_t num_floats = num_tiles * num_rows * floats_a_row;
-    if (tiles_a_part >= num_tiles || num_partials_ + num_floats > most_partial_floats) {
+    const bool is_whole = tiles_a_part >= num_tiles || whole.num_kv_heads > 1;
+    if (is_whole || num_partials_ + num_floats > most_partial_floats) {
         items_.push_back(whole);
         return;
     }
@@ -117,21 +136,24 @@ void AttentionPlan::run(const Attention& call, Pool& pool, Scratch& scratch) {
     partials_ = reinterpret_cast<float*>(scratch.shared().take(4 * num_partials_));
     int64_t most_bytes = 0;
     for (const AttentionItem& item : items_) {
-        const int64_t bytes = attention_scratch_bytes(call, item.num_tokens * group_size(call));
+        const int num_rows = item.num_tokens * group_size(call) * item.num_kv_heads;
+        const int64_t bytes = attention_scratch_bytes(call, num_rows);
         if (bytes > most_bytes) most_bytes = bytes;
     }
-    pool.run(static_cast<int>(items_.size()), [&](int index, int thread) {
-        run_item(call, index, scratch.of_thread(thread).take(most_bytes));
+    const int num_items = static_cast<int>(items_.size());
+    pool.run(num_items, [&](int index, int thread) {
+        const bool is_first = index == pool.begin_of_share(num_items, thread);
+        run_item(call, index, is_first, scratch.of_thread(thread).take(most_bytes));
     });
 }
 
-void AttentionPlan::run_item(const Attention& call, int index, uint8_t* scratch) {
+void AttentionPlan::run_item(const Attention& call, int index, bool is_first, uint8_t* scratch) {
     const AttentionKernels& with = attention_kernels();
     const AttentionItem& item = items_[index];
     const size_t after = static_cast<size_t>(index) + 1;
-    const AttentionItem* next = after < items_.size() ? &items_[after] : nullptr;
+    const AttentionTurn turn = {is_first, after < items_.size() ? &items_[after] : nullptr};
     if (item.split < 0) {
-        with.attend(call, item, next, scratch);
+        with.attend(call, item, turn, scratch);
         return;
     }
     const Split& split = splits_[item.split];
@@ -139,7 +161,7 @@ void AttentionPlan::run_item(const Attention& call, int index, uint8_t* scratch)
     const int64_t num_rows = int64_t{item.num_tokens} * group_size(call);
     const int64_t tile_floats = num_rows * partial_floats(call.cache.head_dim);
     const int tiles_before = item.first_tile - split.whole.first_tile;
-    with.attend_part(call, item, next, partials + tiles_before * tile_floats, scratch);
+    with.attend_part(call, item, turn, partials + tiles_before * tile_floats, scratch);
     // Whoever is the last to end sees what all others have written.
     if (__atomic_sub_fetch(&num_left_[item.split], 1, __ATOMIC_ACQ_REL) == 0) {
         with.merge(call, split.whole, partials);

@@ -41,6 +41,8 @@ constexpr uint64_t unit_mask = 0xffffffffu;
 // Units of one thread's share that nobody has claimed: the work's number (high half), and how many.
 struct alignas(64) Share {
     std::atomic<uint64_t> left{0};
+    // Behind its last one; written before `left`, read by who has claimed one.
+    int end = 0;
 };
 
 }  // namespace
@@ -75,11 +77,7 @@ struct Pool::State {
 
     bool is_lost() const { return born_at != num_forks.load(std::memory_order_relaxed); }
 
-    int end_of_share(int thread) const {
-        return static_cast<int>(int64_t{num_units} * (thread + 1) / int64_t(shares.size()));
-    }
-
-    void share_out(int units, Call fn, const void* with) {
+    void share_out(const Pool& pool, int units, Call fn, const void* with) {
         call = fn;
         context = with;
         num_units = units;
@@ -87,7 +85,8 @@ struct Pool::State {
         const uint32_t next = number.load(std::memory_order_relaxed) + 1;
         int begin = 0;
         for (size_t thread = 0; thread < shares.size(); ++thread) {
-            const int end = end_of_share(static_cast<int>(thread));
+            const int end = pool.begin_of_share(units, static_cast<int>(thread) + 1);
+            shares[thread].end = end;
             shares[thread].left.store(uint64_t{next} << 32 | static_cast<uint32_t>(end - begin),
                                       std::memory_order_release);
             begin = end;
@@ -106,7 +105,7 @@ struct Pool::State {
                                             std::memory_order_acquire)) {
                 continue;
             }
-            call(context, end_of_share(owner) - static_cast<int>(seen & unit_mask), thread);
+            call(context, shares[owner].end - static_cast<int>(seen & unit_mask), thread);
             ++num_run;
             seen = left.load(std::memory_order_acquire);
         }
@@ -229,7 +228,7 @@ void Pool::run_erased(int num_units, Call call, const void* context) {
         for (int unit = 0; unit < num_units; ++unit) call(context, unit, 0);
         return;
     }
-    state.share_out(num_units, call, context);
+    state.share_out(*this, num_units, call, context);
     state.wake();
     state.run_units(0);
     int look = 0;

@@ -20,6 +20,11 @@ class Pool {
     // A bound on the `thread` that units are told.
     int num_threads() const { return num_threads_; }
 
+    // The first unit of a thread's share of num_units.
+    int begin_of_share(int num_units, int thread) const {
+        return static_cast<int>(static_cast<long long>(num_units) * thread / num_threads_);
+    }
+
     // Call fn(int unit, int thread) once for each unit in [0, num_units), by any thread and in any
     // order, and return when all are done. No unit may call run() itself. Where another caller is
     // within a Session, all units run here, as thread 0.

@@ -68,7 +68,7 @@ FB_INLINE void clear_total(const ItemRows& rows, int row, float* total) {
     total[rows.stride + 1] = unseen;
     if (rows.call.sinks != nullptr) {
         total[rows.stride] = 1.0f;
-        total[rows.stride + 1] = rows.call.sinks[rows.item.kv_head * rows.group + row % rows.group];
+        total[rows.stride + 1] = rows.call.sinks[rows.kv_head * rows.group + row % rows.group];
     }
 }
 
@@ -78,12 +78,10 @@ FB_INLINE void write_out(const ItemRows& rows, int row, const float* total) {
     for (int i = 0; i < rows.head_dim; ++i) out[i] = total[i] * inverse;
 }
 
-void scale_queries(const Work& work) {
-    for (int row = 0; row < work.num_rows; ++row) {
-        const float* from = work.query(row);
-        float* to = work.queries + row * work.stride;
-        for (int i = 0; i < work.head_dim; ++i) to[i] = from[i] * work.call.scale;
-    }
+FB_INLINE void scale_query(const Work& work, int row) {
+    const float* from = work.query(row);
+    float* to = work.queries + row * work.stride;
+    for (int i = 0; i < work.head_dim; ++i) to[i] = from[i] * work.call.scale;
 }
 
 // The weights of rows [row, row + num_rows), and what of them goes into parts [num_rows].
@@ -113,79 +111,63 @@ void attend_block(const Work& work, int tile, int row, int num_rows, float* part
 }
 
 // What a tile gives all rows, which are few.
-void attend_few(const Work& work, int tile, const TilePlaces& places, const TilePlaces& next,
+void attend_few(const Work& work, int tile, const TilePlaces& places, KeyStream& stream,
                 float* parts) {
     const FewRows with = few_rows_of(work);
     for (int i = 0; i < work.num_rows; ++i) parts[i * work.total_floats() + work.stride] = 0.0f;
     if (places.begin >= places.end) return;
-    with.score(work, places, next);
+    with.score(work, places, stream);
     weigh_rows(work, tile, 0, work.num_rows, places.begin / 16 * 16, (places.end + 15) / 16 * 16,
                parts);
-    with.sum(work, places, next, parts);
+    with.sum(work, places, stream, parts);
 }
 
-// The places of an item's tiles one after another, and of what the thread does then.
-class TileWalk {
-  public:
-    TileWalk(const Work& work, const AttentionItem* next) : work_(work), next_(next) {
-        find(work.item.first_tile, places_[0]);
-    }
-    // Of a tile: the item's first, or the one behind the last that was asked for.
-    const TilePlaces& places(int tile) {
-        current_ = tile - work_.item.first_tile;
-        find(tile + 1, places_[(current_ + 1) % 2]);
-        return places_[current_ % 2];
-    }
-    const TilePlaces& next() const { return places_[(current_ + 1) % 2]; }
-
-  private:
-    void find(int tile, TilePlaces& places) const {
-        if (tile < work_.item.end_tile) return work_.find_places(tile, places);
-        places.begin = places.end = 0;
-        if (next_ == nullptr) return;
-        ItemRows(work_.call, *next_).find_places(next_->first_tile, places);
-    }
-    const Work& work_;
-    const AttentionItem* next_;
-    int current_ = 0;
-    TilePlaces places_[2];
-};
-
-// Calls use(row, num_rows, parts) for what a tile gives each of the item's blocks of rows.
+// Calls use(work, row, num_rows, parts) for what each of an item's tiles gives each block of rows of
+// each of its heads.
 template <class Use>
-FB_INLINE void attend_tile(const Work& work, int tile, TileWalk& walk, const Use& use) {
+FB_INLINE void attend_tiles(const Attention& call, const AttentionItem& item,
+                            const AttentionTurn& turn, uint8_t* scratch, const Use& use) {
     float parts[few_rows * (max_head_dim + 2)];
     static_assert(block_rows <= few_rows);
-    const TilePlaces& places = walk.places(tile);
-    read_scales(work, places);
-    if (work.has_few_rows()) {
-        attend_few(work, tile, places, walk.next(), parts);
-        return use(0, work.num_rows, parts);
-    }
-    read_tile(work, places);
-    for (int row = 0; row < work.num_rows; row += block_rows) {
-        const int num_rows = least(block_rows, work.num_rows - row);
-        attend_block(work, tile, row, num_rows, parts);
-        use(row, num_rows, parts);
+    const bool is_few = has_few_rows(call, item.num_tokens);
+    const int end_head = item.kv_head + item.num_kv_heads;
+    KeyStream stream(call, item, turn);
+    TilePlaces places;
+    for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
+        ItemRows(call, item, item.kv_head).find_places(tile, places);
+        for (int head = item.kv_head; head < end_head; ++head) {
+            const Work work(call, item, head, scratch);
+            read_scales(work, places);
+            if (is_few) {
+                attend_few(work, tile, places, stream, parts);
+                use(work, 0, work.num_rows, parts);
+                continue;
+            }
+            read_tile(work, places);
+            for (int row = 0; row < work.num_rows; row += block_rows) {
+                const int num_rows = least(block_rows, work.num_rows - row);
+                attend_block(work, tile, row, num_rows, parts);
+                use(work, row, num_rows, parts);
+            }
+        }
     }
 }
 
-void attend_part(const Attention& call, const AttentionItem& item, const AttentionItem* next,
+void attend_part(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
                  float* partials, uint8_t* scratch) {
-    const Work work(call, item, scratch);
-    const int floats = work.total_floats();
-    scale_queries(work);
-    TileWalk walk(work, next);
-    for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-        attend_tile(work, tile, walk, [&](int row, int num_rows, const float* parts) {
-            __builtin_memcpy(partials + row * floats, parts, 4 * int64_t{num_rows} * floats);
-        });
-        partials += int64_t{work.num_rows} * floats;
-    }
+    const Work of_item(call, item, item.kv_head, scratch);
+    const int floats = of_item.total_floats();
+    for (int row = 0; row < of_item.num_rows; ++row) scale_query(of_item, row);
+    float* tile_partials = partials;
+    attend_tiles(call, item, turn, scratch,
+                 [&](const Work& work, int row, int num_rows, const float* parts) {
+        __builtin_memcpy(tile_partials + row * floats, parts, 4 * int64_t{num_rows} * floats);
+        if (row + num_rows == work.num_rows) tile_partials += int64_t{work.num_rows} * floats;
+    });
 }
 
 void merge(const Attention& call, const AttentionItem& item, const float* partials) {
-    const ItemRows rows(call, item);
+    const ItemRows rows(call, item, item.kv_head);
     const int floats = rows.total_floats();
     float total[max_head_dim + 2];
     for (int row = 0; row < rows.num_rows; ++row) {
@@ -199,25 +181,35 @@ void merge(const Attention& call, const AttentionItem& item, const float* partia
     }
 }
 
-void attend(const Attention& call, const AttentionItem& item, const AttentionItem* next,
+// Calls use(work, row, total) for each row of each of an item's heads.
+template <class Use>
+FB_INLINE void for_totals(const Attention& call, const AttentionItem& item, uint8_t* scratch,
+                          const Use& use) {
+    for (int head = item.kv_head; head < item.kv_head + item.num_kv_heads; ++head) {
+        const Work work(call, item, head, scratch);
+        for (int row = 0; row < work.num_rows; ++row) {
+            use(work, row, work.totals + row * work.total_floats());
+        }
+    }
+}
+
+void attend(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
             uint8_t* scratch) {
-    const Work work(call, item, scratch);
-    const int floats = work.total_floats();
-    scale_queries(work);
-    for (int row = 0; row < work.num_rows; ++row) clear_total(work, row, work.totals + row * floats);
-    TileWalk walk(work, next);
-    for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-        attend_tile(work, tile, walk, [&](int row, int num_rows, const float* parts) {
-            for (int i = 0; i < num_rows; ++i) {
-                const float* part = parts + i * floats;
-                if (part[work.stride] == 0.0f) continue;
-                add_part(part, work.stride, work.totals + (row + i) * floats);
-            }
-        });
-    }
-    for (int row = 0; row < work.num_rows; ++row) {
-        write_out(work, row, work.totals + row * floats);
-    }
+    for_totals(call, item, scratch, [](const Work& work, int row, float* total) {
+        scale_query(work, row);
+        clear_total(work, row, total);
+    });
+    attend_tiles(call, item, turn, scratch,
+                 [](const Work& work, int row, int num_rows, const float* parts) {
+        const int floats = work.total_floats();
+        for (int i = 0; i < num_rows; ++i) {
+            const float* part = parts + i * floats;
+            if (part[work.stride] == 0.0f) continue;
+            add_part(part, work.stride, work.totals + (row + i) * floats);
+        }
+    });
+    for_totals(call, item, scratch,
+               [](const Work& work, int row, float* total) { write_out(work, row, total); });
 }
 
 }  // namespace

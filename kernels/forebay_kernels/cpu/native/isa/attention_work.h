@@ -13,33 +13,31 @@ namespace {
 FB_INLINE int least(int a, int b) { return a < b ? a : b; }
 FB_INLINE int most(int a, int b) { return a > b ? a : b; }
 
-// Rows up to which a tile's keys and values are used as they are read, without scratch.
-constexpr int few_rows = 8;
-
 // Where the keys of a tile lie in the cache, in heads from the first. [begin, end): those that are
 // seen, counted from the tile's first.
 struct TilePlaces {
     const KvCache* cache;
     int begin, end;
-    int64_t place[tile_keys];
+    int64_t place[tile_keys];  // of KV head 0
 
-    const uint8_t* key(int index) const {
-        return static_cast<const uint8_t*>(cache->k) + place[index] * cache->head_bytes();
+    const uint8_t* key(int index, int head) const {
+        return static_cast<const uint8_t*>(cache->k) + (place[index] + head) * cache->head_bytes();
     }
-    const uint8_t* value(int index) const {
-        return static_cast<const uint8_t*>(cache->v) + place[index] * cache->head_bytes();
+    const uint8_t* value(int index, int head) const {
+        return static_cast<const uint8_t*>(cache->v) + (place[index] + head) * cache->head_bytes();
     }
 };
 
-// An item's rows: their sizes, what they see, and where they come from and go to.
+// The rows of one of an item's KV heads: their sizes, what they see, and where they come from and
+// go to.
 struct ItemRows {
     const Attention& call;
     const AttentionItem& item;
-    int head_dim, group, num_rows;
+    int kv_head, head_dim, group, num_rows;
     int stride;  // head_dim rounded up to vectors
 
-    ItemRows(const Attention& call_, const AttentionItem& item_)
-        : call(call_), item(item_), head_dim(call_.cache.head_dim) {
+    ItemRows(const Attention& call_, const AttentionItem& item_, int kv_head_)
+        : call(call_), item(item_), kv_head(kv_head_), head_dim(call_.cache.head_dim) {
         group = call.num_heads / call.cache.num_kv_heads;
         num_rows = item.num_tokens * group;
         stride = (head_dim + 15) / 16 * 16;
@@ -68,23 +66,18 @@ struct ItemRows {
         for (int key = places.begin; key < places.end; ++key) {
             const int64_t block = item.block_table[index];
             const int64_t slot = block * cache.block_size + offset;
-            places.place[key] = slot * cache.num_kv_heads + item.kv_head;
+            places.place[key] = slot * cache.num_kv_heads;
             if (++offset == cache.block_size) {
                 offset = 0;
                 ++index;
             }
         }
     }
-    // Heads are whole vectors, and so are the halves of those in four bits.
-    bool has_even_heads() const {
-        return head_dim % (call.cache.number == Number::int4 ? 32 : 16) == 0;
-    }
-    bool has_few_rows() const { return num_rows <= few_rows && has_even_heads(); }
     bool has_scales() const { return call.cache.k_scale != nullptr; }
 
     const float* query(int row) const {
         const int64_t token = item.first_row + row / group;
-        const int64_t head = int64_t{item.kv_head} * group + row % group;
+        const int64_t head = int64_t{kv_head} * group + row % group;
         return call.queries + (token * call.num_heads + head) * head_dim;
     }
     float* out(int row) const { return call.out + (query(row) - call.queries); }
@@ -100,14 +93,16 @@ struct Work : ItemRows {
     float* queries;   // [num_rows][stride], times the scale
     float* totals;    // [num_rows][total_floats]
 
-    Work(const Attention& call_, const AttentionItem& item_, uint8_t* scratch)
-        : ItemRows(call_, item_) {
+    // The last two are each head's own.
+    Work(const Attention& call_, const AttentionItem& item_, int kv_head_, uint8_t* scratch)
+        : ItemRows(call_, item_, kv_head_) {
         keys = reinterpret_cast<float*>(scratch);
         values = keys + tile_keys * stride;
         k_scales = values + tile_keys * stride;
         v_scales = k_scales + tile_keys;
         scores = v_scales + tile_keys;
-        queries = scores + few_rows * tile_keys;
+        queries = scores + few_rows * tile_keys +
+                  int64_t{kv_head - item.kv_head} * num_rows * (stride + total_floats());
         totals = queries + num_rows * stride;
     }
 };

@@ -1,8 +1,9 @@
 // Scores and weighted sums of few rows, straight from the cache: what decoding does. Each number is
-// summed in the same order as from scratch. The tile that comes next is fetched meanwhile.
+// summed in the same order as from scratch. What comes next is fetched meanwhile.
 #pragma once
 
 #include "attention_work.h"
+#include "key_stream.h"
 #include "key_tiles.h"
 #include "lanes.h"
 #include "stored_lanes.h"
@@ -11,19 +12,11 @@ namespace forebay {
 namespace FOREBAY_ISA {
 namespace {
 
-FB_INLINE void fetch(const uint8_t* head, int64_t num_bytes) {
-    for (int64_t i = 0; i < num_bytes; i += 64) __builtin_prefetch(head + i, 0, 2);
-}
-
 template <Number number, int rows>
-void score_rows(const Work& work, const TilePlaces& places, const TilePlaces& next) {
-    const int64_t head_bytes = work.call.cache.head_bytes();
+void score_rows(const Work& work, const TilePlaces& places, KeyStream& stream) {
     for (int first = places.begin / 16 * 16; first < places.end; first += 16) {
-        const KeyGroup group(places, first);
-        const int next_end = least(first + 16, next.end);
-        for (int key = most(first, next.begin); key < next_end; ++key) {
-            fetch(next.key(key), head_bytes);
-        }
+        const KeyGroup group(places, work.kv_head, first);
+        stream.use(group.end - group.begin);
         Floats sums[rows];
         for (int row = 0; row < rows; ++row) sums[row] = zero_floats();
         for (int i = 0; i < work.head_dim; i += 16) {
@@ -40,24 +33,18 @@ void score_rows(const Work& work, const TilePlaces& places, const TilePlaces& ne
             store(work.scores + row * tile_keys + first, sums[row]);
         }
     }
-    for (int key = most((places.end + 15) / 16 * 16, next.begin); key < next.end; ++key) {
-        fetch(next.key(key), head_bytes);
-    }
 }
 
 template <Number number, int rows, int vectors>
-FB_INLINE void sum_columns(const Work& work, const TilePlaces& places, const TilePlaces& next,
+FB_INLINE void sum_columns(const Work& work, const TilePlaces& places, KeyStream& stream,
                            int column, float* parts) {
-    const int64_t head_bytes = work.call.cache.head_bytes();
-    // Once a tile, beside the first columns.
-    const int fetch_end = column == 0 ? next.end : 0;
     Floats sums[rows][vectors];
     for (int row = 0; row < rows; ++row) {
         for (int i = 0; i < vectors; ++i) sums[row][i] = zero_floats();
     }
     for (int key = places.begin; key < places.end; ++key) {
-        const void* value = places.value(key);
-        if (key < fetch_end && key >= next.begin) fetch(next.value(key), head_bytes);
+        const void* value = places.value(key, work.kv_head);
+        if (column == 0 && key % 4 == 0) stream.use(4);
         Floats right[vectors];
         for (int i = 0; i < vectors; ++i) {
             right[i] = load_stored<number>(value, work.head_dim, column + 16 * i);
@@ -67,9 +54,6 @@ FB_INLINE void sum_columns(const Work& work, const TilePlaces& places, const Til
             for (int i = 0; i < vectors; ++i) sums[row][i] = fma(left, right[i], sums[row][i]);
         }
     }
-    for (int key = most(places.end, next.begin); key < fetch_end; ++key) {
-        fetch(next.value(key), head_bytes);
-    }
     for (int row = 0; row < rows; ++row) {
         for (int i = 0; i < vectors; ++i) {
             store(parts + row * work.total_floats() + column + 16 * i, sums[row][i]);
@@ -78,7 +62,7 @@ FB_INLINE void sum_columns(const Work& work, const TilePlaces& places, const Til
 }
 
 template <Number number, int rows>
-void sum_values(const Work& work, const TilePlaces& places, const TilePlaces& next, float* parts) {
+void sum_values(const Work& work, const TilePlaces& places, KeyStream& stream, float* parts) {
 #if defined(__AVX512F__)
     constexpr int vectors = rows <= 5 ? 4 : 2;
 #elif defined(__AVX2__)
@@ -88,17 +72,17 @@ void sum_values(const Work& work, const TilePlaces& places, const TilePlaces& ne
 #endif
     int column = 0;
     for (; column + 16 * vectors <= work.head_dim; column += 16 * vectors) {
-        sum_columns<number, rows, vectors>(work, places, next, column, parts);
+        sum_columns<number, rows, vectors>(work, places, stream, column, parts);
     }
     for (; column < work.head_dim; column += 16) {
-        sum_columns<number, rows, 1>(work, places, next, column, parts);
+        sum_columns<number, rows, 1>(work, places, stream, column, parts);
     }
 }
 
 // The two for any number of rows up to few_rows, and any kind of cache.
 struct FewRows {
-    void (*score)(const Work&, const TilePlaces&, const TilePlaces& next);
-    void (*sum)(const Work&, const TilePlaces&, const TilePlaces& next, float* parts);
+    void (*score)(const Work&, const TilePlaces&, KeyStream&);
+    void (*sum)(const Work&, const TilePlaces&, KeyStream&, float* parts);
 };
 
 template <Number number>

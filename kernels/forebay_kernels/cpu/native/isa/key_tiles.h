@@ -58,12 +58,12 @@ struct KeyGroup {
     int first, begin, end;
     const uint8_t* keys[16];
 
-    KeyGroup(const TilePlaces& places, int first_)
+    KeyGroup(const TilePlaces& places, int head, int first_)
         : first(first_),
           begin(most(first_, places.begin)),
           end(least(first_ + 16, places.end)) {
         for (int j = 0; j < 16; ++j) {
-            keys[j] = places.key(most(begin, least(first + j, end - 1)));
+            keys[j] = places.key(most(begin, least(first + j, end - 1)), head);
         }
     }
 };
@@ -84,7 +84,7 @@ FB_INLINE void read_group(const Work& work, const TilePlaces& places, const KeyG
         for (int j = 0; j < 16; ++j) store(to + j * tile_keys, rows[j]);
     }
     for (int key = group.begin; key < group.end; ++key) {
-        const void* value = places.value(key);
+        const void* value = places.value(key, work.kv_head);
         float* to = work.values + key * work.stride;
         for (int i = 0; i < work.stride; i += 16) {
             store(to + i, load_stored<number>(value, work.head_dim, i));
@@ -103,14 +103,14 @@ void read_odd_group(const Work& work, const TilePlaces& places, const KeyGroup& 
     }
     for (int key = group.begin; key < group.end; ++key) {
         float* value = work.values + key * work.stride;
-        read_head(places.value(key), number, work.head_dim, value);
+        read_head(places.value(key, work.kv_head), number, work.head_dim, value);
         for (int i = work.head_dim; i < work.stride; ++i) value[i] = 0.0f;
     }
 }
 
 void read_any_group(const Work& work, const TilePlaces& places, const KeyGroup& group) {
     const Number number = work.call.cache.number;
-    if (!work.has_even_heads()) return read_odd_group(work, places, group);
+    if (!has_even_heads(work.call.cache)) return read_odd_group(work, places, group);
     switch (number) {
         case Number::float32: return read_group<Number::float32>(work, places, group);
         case Number::bfloat16: return read_group<Number::bfloat16>(work, places, group);
@@ -125,8 +125,9 @@ void read_any_group(const Work& work, const TilePlaces& places, const KeyGroup& 
 FB_INLINE void read_scales(const Work& work, const TilePlaces& places) {
     if (!work.has_scales()) return;
     for (int key = places.begin; key < places.end; ++key) {
-        work.k_scales[key] = work.call.cache.k_scale[places.place[key]];
-        work.v_scales[key] = work.call.cache.v_scale[places.place[key]];
+        const int64_t place = places.place[key] + work.kv_head;
+        work.k_scales[key] = work.call.cache.k_scale[place];
+        work.v_scales[key] = work.call.cache.v_scale[place];
     }
     const int first = places.begin / 16 * 16;
     for (int key = first; key < places.begin; ++key) work.k_scales[key] = work.v_scales[key] = 0.0f;
@@ -136,8 +137,10 @@ FB_INLINE void read_scales(const Work& work, const TilePlaces& places) {
 // A tile's keys and values into scratch.
 void read_tile(const Work& work, const TilePlaces& places) {
     for (int first = places.begin / 16 * 16; first < places.end; first += 16) {
-        const KeyGroup group(places, first);
-        for (int key = group.begin; key < group.end; ++key) __builtin_prefetch(places.value(key));
+        const KeyGroup group(places, work.kv_head, first);
+        for (int key = group.begin; key < group.end; ++key) {
+            __builtin_prefetch(places.value(key, work.kv_head));
+        }
         read_any_group(work, places, group);
     }
 }
