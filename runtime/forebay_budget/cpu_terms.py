@@ -1,7 +1,8 @@
 """What the memory of a CPU pod has that a GPU's has not; letters and rounding as in `terms`.
 
 A CPU's own kernels run a step as one program over buffers of its own; what is no program (a mixture
-of experts, or another way of computing) goes by torch's operators, which need working memory.
+of experts, rounded activations, or another way of computing) goes by torch's operators, which need
+working memory.
 """
 
 from forebay_budget.inspection import ModelConfig
@@ -52,7 +53,7 @@ def is_native(dtype: str) -> bool:
 
 def is_program(config: ModelConfig, dtype: str) -> bool:
     """Is a step of a model that one process holds a program of these kernels?"""
-    return is_native(dtype) and not config.num_experts
+    return is_native(dtype) and not config.num_experts and not config.quantizes_activations
 
 
 def program_bytes(config: ModelConfig, max_num_batched_tokens: int, max_num_seqs: int) -> int:

@@ -94,6 +94,8 @@ class ModelConfig:
     """Packed matrices have a zero point beside each scale."""
     is_weight_reordered: bool = False
     """Inputs of packed matrices belong to groups by an index of their own, in no order."""
+    quantizes_activations: bool = False
+    """Inputs of packed matrices are rounded, too, a token at a time."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def _with_packing(blueprint: Blueprint, packing: Packing) -> Blueprint:
         weight_group_size=packing.group_size,
         has_weight_zeros=packing.has_zeros,
         is_weight_reordered=packing.is_reordered,
+        quantizes_activations=packing.quantizes_activations,
     )
     return replace(blueprint, sizes=sizes, packing=packing)
 

@@ -5,6 +5,7 @@ package for each method, and reads the plain ones.
 """
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from forebay_budget.cpu_terms import is_program
 from forebay_budget.inspection import ModelError
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
+from forebay_runtime.loading.description import describe_model
 from greedy import best_tokens, greedy_answers
 from packed_models import METHODS, W8A8, Method, save_packed
 from tiny_model import save_tiny
@@ -57,6 +60,25 @@ def test_a_packed_checkpoint_answers_as_the_plain_one_it_stands_for(
     oracle = AutoModelForCausalLM.from_pretrained(plain)
     for prompt, answer in answers.items():
         assert best_tokens(oracle, PROMPTS[prompt], answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("method", "family"),
+    [
+        pytest.param(METHODS["gptq"], "llama", id="packed"),
+        pytest.param(METHODS["gptq"], "mixtral", id="a-mixture"),
+        pytest.param(W8A8, "llama", id="rounded-activations"),
+    ],
+)
+def test_only_what_runs_as_a_program_is_sized_as_one(
+    method: Method, family: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, packed = save_both(tmp_path, method, family)
+    with caplog.at_level(logging.INFO):
+        load(packed)
+
+    sizes = describe_model(packed).blueprint.sizes
+    assert is_program(sizes, "float32") == ("Recorded steps kernels" in caplog.text)
 
 
 @pytest.mark.parametrize(
