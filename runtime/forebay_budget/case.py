@@ -278,7 +278,7 @@ class Case:
 
     def _activation_bytes(self, tp: int, num_seqs: int) -> int:
         batched = self._batched_tokens(num_seqs)
-        num_sampled = num_seqs + self._num_proposed(num_seqs)
+        num_sampled = min(batched, num_seqs + self._num_proposed(num_seqs))
         draft = 0 if self.draft is None else self.draft._activation_bytes(1, num_seqs)
         if self.is_program:
             return cpu_terms.program_bytes(self.config, batched, num_sampled) + draft

@@ -73,11 +73,13 @@ def test_a_draft_models_weights_and_cache_are_terms(
 
 def test_logits_of_what_is_tried_are_counted(models: tuple[Inspection, Inspection]) -> None:
     served, _ = models
-    demand = replace(ON_GPU, max_num_seqs=256, max_num_batched_tokens=256)
-    plain, fit = size(served, demand), size(served, replace(demand, num_speculative_tokens=5))
-    assert isinstance(plain, Fit) and isinstance(fit, Fit)
-    more_bytes = fit.terms.activation_bytes - plain.terms.activation_bytes
-    assert more_bytes == 64 * sampler_bytes_per_seq(served.config)
+    # A step tries no more than it has tokens.
+    for num_tokens, num_tried in ((512, 64), (270, 14), (256, 0)):
+        demand = replace(ON_GPU, max_num_seqs=256, max_num_batched_tokens=num_tokens)
+        plain, fit = size(served, demand), size(served, replace(demand, num_speculative_tokens=5))
+        assert isinstance(plain, Fit) and isinstance(fit, Fit)
+        more_bytes = fit.terms.activation_bytes - plain.terms.activation_bytes
+        assert more_bytes == num_tried * sampler_bytes_per_seq(served.config)
     assert most_proposed_tokens(2, 5) == 10
 
 

@@ -29,7 +29,8 @@ class Limits:
     @property
     def max_num_sampled(self) -> int:
         """The most rows of a step after which a token is sampled."""
-        return self.max_num_seqs + self.max_num_proposed_tokens
+        most = self.max_num_seqs + self.max_num_proposed_tokens
+        return min(most, self.max_num_batched_tokens)
 
 
 class Chunk(NamedTuple):

@@ -182,10 +182,11 @@ def _decode_batch(num_seqs: int, seq_len: int) -> Batch:
 def _proposing_batch(runner: ModelRunner, num_sampled: int) -> Batch:
     """Decodes of as many requests as can be, with proposed tokens for so many rows in all."""
     num_seqs = min(runner.limits.max_num_seqs, num_sampled)
+    longest = _longest(runner, num_seqs)
     chunks: list[Chunk] = []
     for index in range(num_seqs):
-        num_rows = (num_sampled + index) // num_seqs
-        start = max(0, _longest(runner, num_seqs) - num_rows)
+        num_rows = min((num_sampled + index) // num_seqs, longest)
+        start = longest - num_rows
         # Penalties are not counted for tokens that are only proposed, everywhere.
         sampling = _SAMPLING[index % _NUM_PLAIN]
         request = Request(f"warm-up-{index}", [0] * (start + 1), sampling)

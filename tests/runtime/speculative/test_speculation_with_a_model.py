@@ -45,10 +45,9 @@ def similar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(path: Path, asked: SpeculativeConfig | None, **flags: Any) -> Engine:
     """A warm engine that proposes whether or not that is worth it."""
-    flags = {"max_num_seqs": 5, "max_num_batched_tokens": 48, "block_size": 8, **flags}
-    config = EngineConfig(
-        path, device="cpu", dtype="float32", batch_invariant=True, speculative=asked, **flags
-    )
+    sizes = {"max_num_seqs": 5, "max_num_batched_tokens": 48, "block_size": 8}
+    flags = {"device": "cpu", "dtype": "float32", "batch_invariant": True, **sizes, **flags}
+    config = EngineConfig(path, speculative=asked, **flags)
     engine = build_engine(config)
     engine.warm_up()
     torch.set_num_threads(1)
@@ -170,6 +169,31 @@ def test_fewer_steps_are_run_where_guesses_are_kept(tiny: Path) -> None:
         sizes += [len(output.token_ids) for output in engine.step()]
     # The prompt gives one; then each step its own and three more.
     assert [size for size in sizes if size] == [1] + [4] * 8
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"max_num_batched_tokens": 8}, id="steps-with-little-left"),
+        pytest.param({"max_num_batched_tokens": 5}, id="steps-with-nothing-left"),
+        pytest.param({"max_model_len": 6}, id="texts-shorter-than-a-guess"),
+        pytest.param({"dtype": "float16", "max_num_batched_tokens": 8}, id="torch"),
+    ],
+)
+@pytest.mark.parametrize("is_draft", [False, True], ids=["ngram", "draft"])
+def test_it_starts_and_answers_alike_where_no_step_holds_all_guesses(
+    tiny: Path, is_draft: bool, flags: dict[str, Any]
+) -> None:
+    asked = SpeculativeConfig("ngram", 16, None, 1, 2)
+    if is_draft:
+        asked = SpeculativeConfig("draft_model", 16, str(tiny))
+
+    def answer(speculative: SpeculativeConfig | None) -> dict[str, tuple[Any, ...]]:
+        greedy = SamplingParams(4, temperature=0)
+        prompts = [Request(str(index), [3, 4], greedy) for index in range(5)]
+        return told(play(load(tiny, speculative, **flags), prompts))
+
+    assert answer(asked) == answer(None)
 
 
 def test_numbers_of_the_start_count_the_draft_model(tiny: Path, similar: Path) -> None:
