@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from forebay_runtime.loading.packed_matrices import PackedSource
 from forebay_runtime.models.placement import Placement
 
 Format = Literal["plain", "packed", "coded", "rounded"]
+Few = TypeVar("Few", QuantMatrix, CodeMatrix)
+"""A matrix of few bits."""
 
 
 class MatrixFormats:
@@ -65,7 +67,7 @@ class MatrixFormats:
         """
         form = self.choose(name)
         if form == "packed" and self._packed is not None:
-            return self._packed.read(name, cut)
+            return _finite(self._packed.read(name, cut), name)
         coded = self.read_codes(f"{name}.weight", cut) if form == "coded" else None
         if coded is not None:
             return coded
@@ -80,7 +82,8 @@ class MatrixFormats:
         if self._coded is None or not self._coded.has_codes(name) or not _is_in_steps(cut):
             return None
         check_shape(self._coded, name, cut)
-        return self._coded.read_codes(name, cut.rows, cut.columns)
+        codes = self._coded.read_codes(name, cut.rows, cut.columns)
+        return _finite(codes, self._coded.stored_name(name))
 
     def _round(self, name: str, weight: Tensor, num_inputs: int) -> QuantMatrix:
         """Round to nearest; a rank's part comes to the same numbers as in the whole matrix."""
@@ -91,7 +94,8 @@ class MatrixFormats:
                 f"{name} has {num_inputs} inputs, which no group of --quantization divides; "
                 "choose None.",
             )
-        return quantise(weight, bits, group_size, symmetric=not has_zeros(bits))
+        rounded = quantise(weight, bits, group_size, symmetric=not has_zeros(bits))
+        return _finite(rounded, name)
 
     def _empty(self, cut: Cut) -> Tensor:
         shape = [
@@ -99,6 +103,21 @@ class MatrixFormats:
             for size, part in zip(cut.shape, (cut.rows, cut.columns), strict=True)
         ]
         return torch.empty(shape, dtype=self._placement.dtype, device=self._placement.device)
+
+
+def _finite(matrix: Few, name: str) -> Few:
+    """The matrix, if its numbers can be told.
+
+    Raises: ModelError naming it, where a scale is NaN or infinite, of which no product tells more.
+    """
+    mins = matrix.mins if isinstance(matrix, CodeMatrix) else None
+    if all(numbers is None or numbers.isfinite().all() for numbers in (matrix.scales, mins)):
+        return matrix
+    raise ModelError(
+        "IncompleteModel",
+        f"{name} has weights that are NaN or infinite; the file is damaged, or was made of a model "
+        "that was: get it anew.",
+    )
 
 
 def _is_in_steps(cut: Cut) -> bool:

@@ -173,7 +173,7 @@ def test_a_quantised_checkpoint_is_served_as_it_is(asked: str, tmp_path: Path) -
     assert model.num_bytes == inner * (16 + 2 + 1) // 32 + 4 * rest
 
 
-def damage(folder: Path, ending: str, value: Any) -> None:
+def damage(folder: Path, ending: str | tuple[str, ...], value: Any) -> None:
     stored = load_file(folder / "model.safetensors")
     name = next(name for name in stored if name.endswith(ending))
     stored[name] = value(stored[name])
@@ -186,6 +186,19 @@ def test_an_index_of_unequal_groups_is_refused_by_the_matrix_name(tmp_path: Path
 
     with pytest.raises(ModelError, match=r"q_proj cannot be served as it is packed: g_idx does"):
         load(packed)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_scale_that_is_no_number_is_refused_by_the_matrix_name(tmp_path: Path, name: str) -> None:
+    _, packed = save_both(tmp_path, METHODS[name])
+    damage(packed, ("down_proj.scales", "down_proj.weight_scale"), nan_like)
+
+    with pytest.raises(ModelError, match=r"mlp\.down_proj has weights that are NaN or infinite"):
+        load(packed)
+
+
+def nan_like(numbers: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(numbers, torch.nan)
 
 
 def test_a_config_that_hides_the_packing_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebay_budget.checkpoint import inspect_model
+from forebay_budget.inspection import ModelError
 from forebay_budget.terms import weights_bytes
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
@@ -141,3 +142,16 @@ def test_never_is_the_whole_model_held_in_floating_point(
     load(tmp_path, quantization="INT8")
     # Embedding and head, which stay, and the one that is being rounded; or a step's results.
     assert most <= 2 + 2
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_refused_by_the_matrix_name(
+    tmp_path: Path, bits: int, value: float
+) -> None:
+    save_tiny(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    stored["model.layers.1.mlp.down_proj.weight"][3, 5] = value
+    save_file(stored, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"mlp\.down_proj has weights that are NaN or infinite"):
+        load(tmp_path, quantization=f"INT{bits}")
