@@ -9,7 +9,13 @@ import sys
 import pytest
 
 from forebay_kernels.cpu import build
-from forebay_kernels.cpu.library import ISA_VARIABLE, isa_in_use, isa_names, native
+from forebay_kernels.cpu.library import (
+    ISA_VARIABLE,
+    KERNELS_VARIABLE,
+    isa_in_use,
+    isa_names,
+    native,
+)
 
 _PRINT_ISA = "from forebay_kernels.cpu.library import *; print(isa_in_use(native()))"
 
@@ -49,6 +55,12 @@ def test_a_set_is_forced_by_its_name() -> None:
 
 def test_an_unknown_set_is_refused_by_what_is_possible() -> None:
     assert "possible here are portable" in _isa_of_a_process("mmx").stderr
+
+
+def test_unknown_kernels_are_refused_by_what_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KERNELS_VARIABLE, "tourch")
+    with pytest.raises(ValueError, match="FOREBAY_KERNELS=tourch: there are no such kernels"):
+        native.__wrapped__()
 
 
 def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

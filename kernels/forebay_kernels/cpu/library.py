@@ -10,6 +10,9 @@ from pathlib import Path
 
 ISA_VARIABLE = "FOREBAY_CPU_ISA"
 """Forces a set of instructions, by its name."""
+KERNELS_VARIABLE = "FOREBAY_KERNELS"
+"""Asks for others than these kernels."""
+_OTHER_KERNELS = ("torch", "triton")
 
 _PATH = Path(__file__).with_name("_native.so")
 
@@ -20,9 +23,17 @@ logger = logging.getLogger(__name__)
 def native() -> ctypes.CDLL | None:
     """The library, with the set of instructions chosen; None where it was not built.
 
-    Raises: ValueError if the set that was asked for is unknown, or this processor lacks it.
+    Raises: ValueError if the kernels or the set that was asked for are unknown, or this processor
+    lacks it.
     """
-    if os.environ.get("FOREBAY_KERNELS", "") in ("torch", "triton"):
+    kernels = os.environ.get(KERNELS_VARIABLE, "")
+    if kernels not in ("", *_OTHER_KERNELS):
+        possible = " or ".join(_OTHER_KERNELS)
+        raise ValueError(
+            f"{KERNELS_VARIABLE}={kernels}: there are no such kernels; choose {possible}, or leave "
+            "it out"
+        )
+    if kernels:
         return None
     if not _PATH.exists():
         logger.warning(

@@ -19,14 +19,14 @@ def choose_native(config: EngineConfig, described: Description) -> NativeForm | 
     """How the CPU's kernels run a model; None where torch's operators do.
 
     Plain matrices stay as they came where the processor multiplies that, else they become float32.
-    Raises: StartError if FOREBAY_CPU_ISA asks for what this processor has not.
+    Raises: StartError if FOREBAY_CPU_ISA or FOREBAY_KERNELS asks for what is not here.
     """
     try:
-        library = native()
+        library, is_interpreted = native(), uses_triton(torch.device("cpu"))
     except ValueError as error:
         raise StartError(str(error)) from error
     # No kernel keeps float16; and whoever has Triton's on a CPU wants to see these.
-    if library is None or config.dtype == "float16" or uses_triton(torch.device("cpu")):
+    if library is None or config.dtype == "float16" or is_interpreted:
         return None
     name = config.dtype
     if name == "auto":
