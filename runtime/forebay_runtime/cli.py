@@ -14,10 +14,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from forebay_runtime.config import StartError
+from forebay_runtime.ending import run_until_ended
 
 _BUDGET_COMMANDS = {
     "budget": "show how a model's memory splits, and on what it would fit",
@@ -50,10 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, *rest = arguments
     own = commands[command]
     try:
-        if command == "quantize":
-            return _quantize(own, rest)
-        if command == "evaluate":
-            return _evaluate(own, rest)
+        if command in _ENDABLE:
+            return run_until_ended(f"forebay {command}", lambda: _ENDABLE[command](own, rest))
         from forebay_runtime.serve_flags import add_flags
     except ModuleNotFoundError as exc:
         return _refuse_without(exc, command)
@@ -119,6 +118,12 @@ def _evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     from forebay_runtime.evaluating.command import run_evaluate
 
     return run_evaluate(settings)
+
+
+_ENDABLE: dict[str, Callable[[argparse.ArgumentParser, list[str]], int]] = {
+    "quantize": _quantize,
+    "evaluate": _evaluate,
+}
 
 
 def _serve(parsed: argparse.Namespace, started_at: float) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from forebay_runtime.chat_template import ChatTemplate, ChatTemplateError
 from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.sampling import DEFAULT_SAMPLES, LEAST_TOKENS, Sampling
+from forebay_runtime.text.json_lines import parse_line, split_lines
 from forebay_runtime.text.tokenizer import Tokenizer
 
 
@@ -35,6 +34,11 @@ def read_samples(
             "lower one of the two"
         )
     num_samples = min(num_found, DEFAULT_SAMPLES) if asked is None else asked
+    if not num_samples:
+        raise QuantizeError(
+            f"--calibration {path} has {len(token_ids)} tokens, less than one sequence of "
+            f"--sequence-length {length}; give more text, 30,000 tokens and better more"
+        )
     if num_samples * length < LEAST_TOKENS:
         raise QuantizeError(
             f"calibration would see {num_samples * length} tokens of {path} (--num-samples "
@@ -50,20 +54,19 @@ def read_documents(path: Path, template: ChatTemplate) -> Iterator[str]:
     Raises: QuantizeError naming the line that is none.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise QuantizeError(f"--calibration {path} cannot be read as text: {error}") from error
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         yield text
         return
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield _document(line, template, f"{path}, line {number},")
+    for number, line in split_lines(text):
+        yield _document(line, template, f"{path}, line {number},")
 
 
 def _document(line: str, template: ChatTemplate, where: str) -> str:
     try:
-        value: Any = json.loads(line)
+        value = parse_line(line)
     except ValueError as error:
         raise QuantizeError(f"{where} is not JSON: {error}") from error
     fields = value if isinstance(value, dict) else {}

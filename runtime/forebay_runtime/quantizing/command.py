@@ -22,7 +22,7 @@ from forebay_runtime.quantizing.layouts import quantization_config
 from forebay_runtime.quantizing.output import OutputFolder
 from forebay_runtime.quantizing.progress import Progress
 from forebay_runtime.quantizing.refusal import QuantizeError
-from forebay_runtime.quantizing.settings import QuantizeSettings, check_model
+from forebay_runtime.quantizing.settings import QuantizeSettings, check_model, check_samples
 from forebay_runtime.quantizing.text_files import copy_text_files, end_tokens, write_text_files
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import TokenizerError
@@ -55,13 +55,17 @@ def quantize(settings: QuantizeSettings) -> None:
         raise QuantizeError(f"{settings.out} is the model itself; name another folder")
     output = OutputFolder(settings.out, may_replace=settings.may_replace)
     _check_disk(settings.out, described.inspection)
+    device = _device(settings.device)
     tokenizer, template = read_text_parts(path)
     source, samples = Source(described, tokenizer, template), list[list[int]]()
     if recipe.is_calibrated and settings.calibration is not None:
         samples = read_samples(settings.calibration, tokenizer, template, settings.sampling)
+        check_samples(samples, described.inspection.config)
     progress = Progress(described.inspection.config.num_layers)
+    for leftover in output.leftovers:
+        progress.say(f"{leftover} is of another run; remove it, if that was killed")
     progress.say(_describe(settings, described.inspection, samples))
-    conversion = Conversion(source, recipe, _dtype(settings, source), _device(settings.device))
+    conversion = Conversion(source, recipe, _dtype(settings, source), device)
     with output:
         conversion.run(output, samples, progress.note)
         _write_rest(source, settings, conversion, output)

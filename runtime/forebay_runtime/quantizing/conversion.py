@@ -7,7 +7,7 @@ inputs, the calibration's states between two layers, likewise, and a shard of wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +27,7 @@ from forebay_runtime.quantizing.layer_tensors import LayerReader, LayerTensors, 
 from forebay_runtime.quantizing.layouts import pack_matrix
 from forebay_runtime.quantizing.output import OutputFolder
 from forebay_runtime.quantizing.recipe import Recipe
+from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
 from forebay_runtime.quantizing.stream import Stream
 from forebay_runtime.text.tokenizer import Tokenizer
@@ -121,9 +122,9 @@ class Conversion:
         table = torch.empty(0)
         for name in names:
             table = torch.empty(sizes.vocab_size, sizes.hidden_size, dtype=self._dtype)
-            output.add({name: read_tensor(self._checkpoint, name, table)})
+            _add(output, {name: read_tensor(self._checkpoint, name, table)})
         norm = self._reader.read_norm(_NORM, sizes.hidden_size)
-        output.add({_NORM: (norm - self._blueprint.family.norm_offset).to(self._dtype)})
+        _add(output, {_NORM: (norm - self._blueprint.family.norm_offset).to(self._dtype)})
         return table
 
     def _embed(self, samples: list[list[int]], table: Tensor) -> list[Tensor]:
@@ -149,12 +150,27 @@ class Conversion:
     ) -> None:
         offset = self._blueprint.family.norm_offset
         for name, vector in stored_vectors(tensors, number, offset):
-            output.add({name: vector.to(self._dtype)})
+            _add(output, {name: vector.to(self._dtype)})
         for part, matrix in tensors.matrices.items():
             rounded = rounding.rounded.get(part)
             if rounded is None:
-                output.add({f"{matrix.name}.weight": matrix.weight.to(self._dtype)})
+                _add(output, {f"{matrix.name}.weight": matrix.weight.to(self._dtype)})
                 self.kept.append(matrix.name)
                 continue
             packed = pack_matrix(rounded, self._recipe)
-            output.add({f"{matrix.name}.{ending}": each for ending, each in packed.items()})
+            _add(output, {f"{matrix.name}.{ending}": each for ending, each in packed.items()})
+
+
+def _add(output: OutputFolder, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors, all of whose numbers can be told.
+
+    Raises: QuantizeError naming one that holds others.
+    """
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            format_name = str(tensor.dtype).removeprefix("torch.")
+            raise QuantizeError(
+                f"{name} has numbers that are NaN, or beyond what {format_name} holds; choose "
+                "another --dtype if that is what was asked, else the checkpoint is damaged"
+            )
+    output.add(tensors)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from forebay_runtime.quantizing.grid import Grid, RoundedMatrix, groups_in_order
+from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.scale_search import group_moments, search_scales
 
 _BLOCK_COLUMNS = 128
@@ -128,5 +129,8 @@ def _inverse_factor(moments: Tensor, damping: float) -> Tensor:
             if not failure:
                 return factor
         if damping > _MOST_DAMPING:
-            raise ArithmeticError("the inputs' moments have no Cholesky factor at any damping")
+            raise QuantizeError(
+                "what the calibration's text gives as inputs of a matrix is beyond float32, so "
+                "GPTQ cannot solve for it; choose other text, or --method awq or rtn"
+            )
         damping = max(10 * damping, 1e-4)

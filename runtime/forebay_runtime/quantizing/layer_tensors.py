@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
+from forebay_budget.inspection import ModelError
 from forebay_budget.layout import layer_shapes
 from forebay_runtime.loading.checkpoint import Checkpoint, read_tensor
 
@@ -70,7 +71,14 @@ class LayerReader:
         return self._read(name, (size,)).add_(self._norm_offset)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return read_tensor(self._checkpoint, name, torch.empty(shape)).to(self._device)
+        tensor = read_tensor(self._checkpoint, name, torch.empty(shape)).to(self._device)
+        if not tensor.isfinite().all():
+            raise ModelError(
+                "IncompleteModel",
+                f"{self._checkpoint.stored_name(name)} has weights that are NaN or infinite; the "
+                "file is damaged: get it anew.",
+            )
+        return tensor
 
 
 def stored_vectors(

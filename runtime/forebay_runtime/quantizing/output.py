@@ -6,10 +6,13 @@ all is there does it get its name.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +27,23 @@ _SHARD_BYTES = 1024**3
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"
 
+TEXT_FILES = (
+    "tokenizer*.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "generation_config.json",
+    "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
+    "LICENSE*",
+)
+"""Beside weights and config.json: what tokenizers and chat templates are read from."""
+_WRITTEN = ("config.json", "model*.safetensors", _INDEX, *TEXT_FILES)
+"""All that may be in a folder that is replaced."""
+
 
 class OutputFolder:
     """A model's folder while it is written; used as a context, within which all is added."""
@@ -34,9 +54,13 @@ class OutputFolder:
         Raises: QuantizeError if something is there that may not go.
         """
         _check_target(path, may_replace)
-        self.path = path
+        # Without this, "." has no name.
+        self.path = Path(os.path.abspath(path))
         self._shard_bytes = shard_bytes
-        self._unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
+        prefix = f".{self.path.name}.unfinished-"
+        self.leftovers: Sequence[Path] = sorted(self.path.parent.glob(f"{glob.escape(prefix)}*"))
+        """What runs before this one left, that were killed, or are still writing."""
+        self._unfinished = self.path.with_name(prefix + secrets.token_hex(4))
         self._held: dict[str, Tensor] = {}
         self._shards: list[list[str]] = []
         self.num_bytes = 0
@@ -112,19 +136,43 @@ class OutputFolder:
         if not self.path.exists():
             return os.rename(self._unfinished, self.path)
         replaced = self._unfinished.with_name(f"{self._unfinished.name}-replaced")
-        os.rename(self.path, replaced)
-        os.rename(self._unfinished, self.path)
-        shutil.rmtree(replaced)
+        try:
+            os.rename(self.path, replaced)
+            os.rename(self._unfinished, self.path)
+        finally:
+            if replaced.exists() and not self.path.exists():
+                os.rename(replaced, self.path)
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _check_target(path: Path, may_replace: bool) -> None:
+    if path.is_symlink():
+        raise QuantizeError(f"{path} is a link; name the folder itself, or another")
     if not path.exists():
         return
     if not may_replace:
         raise QuantizeError(f"{path} exists; name a new folder, or replace it by --force")
     is_model = path.is_dir() and ((path / "config.json").is_file() or not any(path.iterdir()))
-    if not is_model or path.is_symlink():
+    if not is_model:
         raise QuantizeError(
             f"{path} is neither a model's folder nor empty, and --force replaces no others; name "
             "another"
         )
+    if (other := _find_other_file(path)) is not None:
+        raise QuantizeError(
+            f"{path} has {other} beside a model's files, which --force would delete; move it, or "
+            "name another folder"
+        )
+
+
+def _find_other_file(folder: Path) -> Path | None:
+    """Something in it that is not written here, by its name in the folder."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        is_written = any(
+            fnmatchcase(str(name), pattern) and str(name).count("/") == pattern.count("/")
+            for pattern in _WRITTEN
+        )
+        if not is_written and (path.is_symlink() or not path.is_dir()):
+            return name
+    return None

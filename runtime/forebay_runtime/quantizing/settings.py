@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelConfig
+from forebay_budget.layout import layer_shapes
 from forebay_budget.rounding import list_inputs, row_step
 from forebay_runtime.loading.description import Description
 from forebay_runtime.quantizing.recipe import Recipe
@@ -13,6 +17,7 @@ from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.sampling import Sampling
 
 GROUP_SIZES = (32, 64, 128)
+_NEVER_ROUNDED = ("model.embed_tokens", "lm_head")
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,43 @@ def check_model(described: Description, recipe: Recipe) -> None:
             "serve it by --quantization INT4 or INT8, which rounds it at load"
         )
     _check_groups(sizes, recipe)
+    _check_skipped(described.blueprint, recipe)
+
+
+def check_samples(samples: Sequence[Sequence[int]], sizes: ModelConfig) -> None:
+    """Refuse tokens that the model has not, and more positions than it has.
+
+    Raises: QuantizeError.
+    """
+    if samples and len(samples[0]) > sizes.max_position_embeddings:
+        raise QuantizeError(
+            f"--sequence-length {len(samples[0])} is more than the {sizes.max_position_embeddings} "
+            "positions that the model has; lower it"
+        )
+    largest = max((max(each) for each in samples), default=0)
+    if largest >= sizes.vocab_size:
+        raise QuantizeError(
+            f"the tokenizer writes the calibration with token {largest}, but the model has "
+            f"{sizes.vocab_size} tokens; it is another model's tokenizer"
+        )
+
+
+def _check_skipped(blueprint: Blueprint, recipe: Recipe) -> None:
+    """A pattern that finds nothing was meant to; and without a matrix nothing is to be done."""
+    matrices = [
+        f"model.layers.{number}.{name}"
+        for number, layer in enumerate(blueprint.layers)
+        for name, shape in layer_shapes(blueprint, layer).items()
+        if len(shape) > 1
+    ]
+    for pattern in recipe.skipped:
+        if not any(fnmatchcase(name, pattern) for name in (*matrices, *_NEVER_ROUNDED)):
+            raise QuantizeError(
+                f"--skip {pattern} names none of the model's modules, which are called like "
+                f"{matrices[0]}"
+            )
+    if all(any(fnmatchcase(name, each) for each in recipe.skipped) for name in matrices):
+        raise QuantizeError("--skip leaves nothing to quantise; name fewer modules")
 
 
 def _check_groups(sizes: ModelConfig, recipe: Recipe) -> None:
@@ -84,7 +126,9 @@ def _check_groups(sizes: ModelConfig, recipe: Recipe) -> None:
                 f"multiples of {step} are possible"
             )
         possible = [each for each in GROUP_SIZES if _divides_all(sizes, each)]
-        hint = f"choose {' or '.join(map(str, possible))}" if possible else "no group does"
+        hint = f"choose {' or '.join(map(str, possible))}"
+        if not possible:
+            hint = "no size that is possible does, so it cannot be quantised"
         raise QuantizeError(
             f"--group-size {size} does not divide the {num_inputs} inputs of some of the model's "
             f"matrices; {hint}"

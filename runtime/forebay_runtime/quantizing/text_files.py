@@ -8,27 +8,13 @@ from typing import Any
 
 from forebay_budget.gguf import read_gguf_header
 from forebay_runtime.chat_template import read_gguf_template
-from forebay_runtime.quantizing.output import OutputFolder
+from forebay_runtime.quantizing.output import TEXT_FILES, OutputFolder
 from forebay_runtime.text.tokenizer import Tokenizer
-
-_COPIED = (
-    "tokenizer*.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "generation_config.json",
-    "chat_template.jinja",
-    "additional_chat_templates/*.jinja",
-    "LICENSE*",
-)
 
 
 def copy_text_files(folder: Path, output: OutputFolder) -> None:
     """Copy what a Hugging Face folder has of them."""
-    for pattern in _COPIED:
+    for pattern in TEXT_FILES:
         for path in sorted(folder.glob(pattern)):
             shutil.copyfile(path, output.file(str(path.relative_to(folder))))
 

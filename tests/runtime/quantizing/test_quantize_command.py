@@ -1,13 +1,19 @@
 """`forebay quantize` writes a folder whole or not at all, and says what is in the way."""
 
 import json
+import os
 import resource
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from forebay_budget.checkpoint import inspect_model
 from forebay_runtime.cli import main
@@ -84,6 +90,21 @@ def test_chats_and_answers_calibrate_as_well(source: Path, tmp_path: Path) -> No
         ),
         pytest.param(["--calibration", "{text}.none"], "cannot be read as text", id="no-file"),
         pytest.param(["--calibration", "{text}.jsonl"], "line 2, has none of", id="no-text-line"),
+        pytest.param(["--calibration", "{text}.half.jsonl"], "a lone surrogate", id="half-a-char"),
+        pytest.param(
+            ["--calibration", "{text}", "--sequence-length", "257"],
+            "--sequence-length 257 is more than the 256 positions",
+            id="too-long",
+        ),
+        pytest.param(
+            ["--method", "rtn", "--skip", "*.donw_proj"],
+            "--skip *.donw_proj names none of the model's modules, which are called like "
+            "model.layers.0.self_attn.q_proj",
+            id="skips-nothing",
+        ),
+        pytest.param(
+            ["--method", "rtn", "--skip", "*_proj"], "--skip leaves nothing", id="skips-all"
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(
@@ -95,6 +116,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
 ) -> None:
     text = save_text(tmp_path / "text")
     (tmp_path / "text.jsonl").write_text('{"text": "a"}\n{"texts": "b"}')
+    (tmp_path / "text.half.jsonl").write_text(r'{"text": "\ud800"}')
     before = sorted(tmp_path.iterdir())
     assert quantize(source, tmp_path / "out", *(flag.format(text=text) for flag in flags)) == 2
     assert sentence in capsys.readouterr().err
@@ -138,6 +160,136 @@ def test_other_folders_are_never_replaced(
     assert quantize(source, source, "--method", "rtn", "--force") == 2
     assert "is the model itself" in capsys.readouterr().err
     assert (tmp_path / "mine/letter.txt").exists() and (source / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", ["letter.txt", "model.gguf", "models/model.safetensors"])
+def test_a_model_with_something_beside_it_is_not_replaced(
+    source: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert quantize(source, out, "--method", "rtn") == 0
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).touch()
+    assert quantize(source, out, "--method", "rtn", "--force") == 2
+    assert f"{out} has {name} beside a model's files" in capsys.readouterr().err
+    assert (out / name).exists()
+
+
+def test_a_link_is_neither_followed_nor_replaced(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert quantize(source, tmp_path / "link", "--method", "rtn") == 2
+    assert "link is a link; name the folder itself" in capsys.readouterr().err
+
+
+def test_the_folder_one_is_in_can_be_replaced(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    assert quantize(source, Path("."), "--method", "rtn", "--force") == 0
+    assert (tmp_path / "out/config.json").exists()
+
+
+def test_what_was_there_comes_back_if_the_new_cannot_have_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/config.json").write_text("old")
+    rename = os.rename
+
+    def refuse_new(old: Path, new: Path) -> None:
+        if new == tmp_path / "out" and not (old / "config.json").exists():
+            raise PermissionError("no")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", refuse_new)
+    with pytest.raises(PermissionError), OutputFolder(tmp_path / "out", may_replace=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out/config.json").read_text() == "old"
+
+
+@pytest.mark.component
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_a_sentence_and_nothing_left(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    save_source(tmp_path / "source", num_hidden_layers=100)
+    text = save_text(tmp_path / "text")
+    command = [sys.executable, "-m", "forebay_runtime.cli", "quantize"]
+    command += [str(tmp_path / "source"), str(tmp_path / "out"), "--group-size", "32"]
+    with subprocess.Popen(
+        [*command, "--calibration", str(text), *CALIBRATED], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("layer 1/") for line in process.stderr)
+        process.send_signal(number)
+        told = process.stderr.read()
+        assert process.wait() == 128 + number, told
+    assert f"forebay quantize: ended by {number.name}; nothing was left behind" in told
+    assert "Traceback" not in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "text"]
+
+
+def test_what_a_killed_run_left_is_named_and_in_nobodys_way(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = tmp_path / f".out.unfinished-{os.getpid()}"
+    left.mkdir()
+    assert quantize(source, tmp_path / "out", "--method", "rtn") == 0
+    assert f"{left} is of another run; remove it, if that was killed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["rtn", "awq", "gptq"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_refused_by_their_name(
+    source: Path,
+    tmp_path: Path,
+    method: str,
+    value: float,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change_weight(source, "model.layers.1.mlp.down_proj.weight", value)
+    flags = ["--calibration", str(save_text(tmp_path / "text")), *CALIBRATED]
+    assert quantize(source, tmp_path / "out", "--method", method, *flags) == 2
+    told = capsys.readouterr().err
+    assert "model.layers.1.mlp.down_proj.weight has weights that are NaN or infinite" in told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("model.embed_tokens.weight", "model.embed_tokens.weight"),
+        ("model.norm.weight", "model.norm.weight"),
+        ("model.layers.1.mlp.down_proj.weight", "model.layers.1.mlp.down_proj.scales"),
+    ],
+)
+def test_weights_that_the_written_format_cannot_hold_are_refused(
+    source: Path, tmp_path: Path, name: str, refused: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change_weight(source, name, 1e7)
+    flags = ["--method", "rtn", "--dtype", "float16"]
+    assert quantize(source, tmp_path / "out", *flags) == 2
+    told = capsys.readouterr().err
+    assert f"{refused} has numbers that are NaN, or beyond what float16 holds" in told
+
+
+def test_a_tokenizer_of_another_model_is_told(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_source(tmp_path / "other", vocab_size=60)
+    flags = ["--calibration", str(save_text(tmp_path / "text")), *CALIBRATED]
+    assert quantize(tmp_path / "other", tmp_path / "out", *flags) == 2
+    assert "but the model has 60 tokens" in capsys.readouterr().err
+
+
+def change_weight(folder: Path, name: str, value: float) -> None:
+    stored = read_folder(folder)
+    stored[name].view(-1)[5] = value
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def test_a_disk_that_takes_no_more_is_named(
