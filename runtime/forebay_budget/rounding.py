@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from forebay_budget.inspection import ModelConfig
 
 ROUNDED_BITS = {"INT8": 8, "INT4": 4}
+QUANTIZATIONS = ("None", "Auto", *ROUNDED_BITS, "awq", "gptq", "compressed-tensors")
+"""The last three ask for nothing to be done, and for a checkpoint that is such a one."""
 GROUP_SIZES = (128, 64, 32)
 """Inputs that share a scale: the first of these that divides them all."""
 KEPT_PARTS = ("gate", "shared_expert_gate")
@@ -20,6 +22,11 @@ _STORED_SCALE_BYTES = 2
 _ZERO_BYTES = 1
 _LEAST_CUT_GROUP = 32
 """What a rank's share of each group is filled up to, where inputs belong to groups in no order."""
+
+
+def to_quantization(text: str) -> str:
+    """One of QUANTIZATIONS, whatever its case; what is none stays, for who reads it to refuse."""
+    return {name.lower(): name for name in QUANTIZATIONS}.get(text.lower(), text)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from forebay_budget.rounding import QUANTIZATIONS, to_quantization
+
 Method = Literal["ngram", "draft_model"]
 
 METHODS = ("ngram", "draft_model")
@@ -47,7 +49,7 @@ def parse_speculative_config(text: str) -> SpeculativeConfig:
     """
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise ValueError(
@@ -66,9 +68,10 @@ def parse_speculative_config(text: str) -> SpeculativeConfig:
         _refuse(given, method, "quantization")
         return SpeculativeConfig(method, number, None, *_read_ngram_sizes(given))
     _refuse(given, method, "prompt_lookup_min", "prompt_lookup_max")
-    quantization = given.get("quantization", "None")
-    if not isinstance(quantization, str):
-        raise ValueError("quantization is no text")
+    quantization = to_quantization(str(given.get("quantization", "None")))
+    if quantization not in QUANTIZATIONS:
+        possible = ", ".join(QUANTIZATIONS)
+        raise ValueError(f"quantization is {quantization!r}; it can be {possible}")
     return SpeculativeConfig(method, number, given["model"], quantization=quantization)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay_budget.rounding import QUANTIZATIONS
 from forebay_budget.speculative_config import SpeculativeConfig
-from forebay_runtime.number_formats import DTYPES, KV_CACHE_DTYPES, QUANTIZATIONS
+from forebay_runtime.number_formats import DTYPES, KV_CACHE_DTYPES
 
 DEVICES = ("auto", "cpu", "cuda")
 SCHEDULING_POLICIES = ("fcfs", "priority")

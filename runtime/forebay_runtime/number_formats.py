@@ -7,8 +7,6 @@ from __future__ import annotations
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = (*DTYPES, "fp8", "int8", "int4")
-QUANTIZATIONS = ("None", "Auto", "INT8", "INT4", "awq", "gptq", "compressed-tensors")
-"""The last three ask for nothing to be done, and for a checkpoint that is such a one."""
 
 _KV_ALIASES = {
     "fp8_e4m3": "fp8",
@@ -17,11 +15,6 @@ _KV_ALIASES = {
     "half": "float16",
     "float": "float32",
 }
-
-
-def to_quantization(text: str) -> str:
-    """One of QUANTIZATIONS, whatever its case; what is none is left for the config to refuse."""
-    return {name.lower(): name for name in QUANTIZATIONS}.get(text.lower(), text)
 
 
 def to_kv_cache_dtype(text: str) -> str:

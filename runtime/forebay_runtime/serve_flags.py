@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from forebay_budget.rounding import QUANTIZATIONS, to_quantization
 from forebay_budget.speculative_config import SpeculativeConfig, parse_speculative_config
 from forebay_runtime.config import (
     BLOCK_SIZES,
@@ -21,9 +22,7 @@ from forebay_runtime.config import (
 from forebay_runtime.number_formats import (
     DTYPES,
     KV_CACHE_DTYPES,
-    QUANTIZATIONS,
     to_kv_cache_dtype,
-    to_quantization,
 )
 from forebay_runtime.serve_settings import CPU_BATCH_TOKENS
 from forebay_runtime.server.options import ServeOptions

@@ -154,7 +154,7 @@ READ: dict[str, tuple[dict[str, Any], SpeculativeConfig]] = {
         SpeculativeConfig("draft_model", 4, "hf://a/b"),
     ),
     "a model says the method": (
-        {"model": "/m", "num_speculative_tokens": 4, "quantization": "INT8"},
+        {"model": "/m", "num_speculative_tokens": 4, "quantization": "int8"},
         SpeculativeConfig("draft_model", 4, "/m", quantization="INT8"),
     ),
     "null is as absent": (
@@ -176,6 +176,10 @@ REFUSED = {
     "an unknown method": ('{"method": "eagle", "model": "x"}', "ngram or draft_model"),
     "no method": ('{"num_speculative_tokens": 2}', "method is missing"),
     "no number": ('{"method": "ngram"}', "num_speculative_tokens is missing"),
+    "an unknown quantization": (
+        '{"model": "x", "num_speculative_tokens": 2, "quantization": "int9"}',
+        "quantization is 'int9'; it can be None, Auto, INT8",
+    ),
     "zero": ('{"method": "ngram", "num_speculative_tokens": 0}', "from 1 to 16"),
     "too many": ('{"method": "ngram", "num_speculative_tokens": 99}', "from 1 to 16"),
     "true": ('{"method": "ngram", "num_speculative_tokens": true}', "a whole number"),

@@ -6,14 +6,13 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay_budget.rounding import QUANTIZATIONS, to_quantization
 from forebay_runtime.config import DEVICES
 from forebay_runtime.evaluating.bounds import Bounds
 from forebay_runtime.number_formats import (
     DTYPES,
     KV_CACHE_DTYPES,
-    QUANTIZATIONS,
     to_kv_cache_dtype,
-    to_quantization,
 )
 
 DESCRIPTION = """\

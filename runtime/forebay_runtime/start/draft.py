@@ -70,7 +70,10 @@ def plan_draft(config: EngineConfig, served: Description) -> DraftPlan | None:
     if fault is not None:
         raise StartError(f"--speculative-config: {fault}")
     own = replace(config, quantization=asked.quantization, kv_cache_memory_bytes=None)
-    return DraftPlan(own, described, choose_placement(own, described))
+    try:
+        return DraftPlan(own, described, choose_placement(own, described))
+    except StartError as error:
+        raise StartError(f"--speculative-config, the draft model {asked.model}: {error}") from error
 
 
 def build_draft(plan: DraftPlan, model: Decoder, num_blocks: int, served: Limits) -> DraftModel:

@@ -221,6 +221,12 @@ def test_a_draft_model_of_another_vocabulary_is_refused(
         load(tiny, SpeculativeConfig("draft_model", 3, str(other)))
 
 
+def test_what_a_draft_model_cannot_be_read_as_is_told_of_it(tiny: Path) -> None:
+    asked = SpeculativeConfig("draft_model", 3, str(tiny), quantization="awq")
+    with pytest.raises(StartError, match="--speculative-config, the draft model .*tiny.*: --quant"):
+        load(tiny, asked)
+
+
 def test_a_draft_model_that_sees_what_a_window_lets_go_is_refused(
     tiny: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
