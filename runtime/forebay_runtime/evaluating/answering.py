@@ -10,6 +10,7 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.evaluating.golden import Golden, GoldenError, Question, Text
 from forebay_runtime.evaluating.measures import Answered, Measured, Scored
+from forebay_runtime.loading.description import describe_model
 from forebay_runtime.request import Output, Request, SamplingParams, TokenLogprobs
 from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import Tokenizer
@@ -27,10 +28,17 @@ def measure(config: EngineConfig, golden: Golden, max_tokens: int, told: Told) -
     Raises: ModelError, StartError, TokenizerError or GoldenError.
     """
     tokenizer, template = read_text_parts(config.model_path)
-    engine = build_engine(config, tokenizer.eos_token_ids)
+    described = describe_model(config.model_path)
+    engine = build_engine(config, tokenizer.eos_token_ids, described=described)
     requests = [*_scorings(golden.texts, tokenizer, template, engine.max_model_len)]
     asked = [_asking(each, tokenizer, template, max_tokens) for each in golden.questions]
     _check_lengths(asked, golden.questions, engine.max_model_len)
+    if not requests and not asked:
+        raise GoldenError(
+            "nothing can be scored: no text has two tokens within --max-model-len "
+            f"{engine.max_model_len}"
+        )
+    _check_tokens([*requests, *asked], described.inspection.config.vocab_size)
     outputs = _run(engine, [*requests, *asked], told)
     texts = []
     for place in range(len(golden.texts)):
@@ -87,6 +95,15 @@ def _check_lengths(
             )
 
 
+def _check_tokens(requests: Sequence[Request], vocab_size: int) -> None:
+    largest = max(max(request.prompt_token_ids) for request in requests)
+    if largest >= vocab_size:
+        raise GoldenError(
+            f"the tokenizer writes the golden set with token {largest}, but the model has "
+            f"{vocab_size} tokens; it is another model's tokenizer"
+        )
+
+
 def _run(engine: Engine, requests: Sequence[Request], told: Told) -> dict[str, list[Output]]:
     """All that each request got.
 
@@ -112,7 +129,11 @@ def _scored(windows: Sequence[Sequence[Output]]) -> Scored:
     for outputs in windows:
         for output in outputs:
             found += [each for each in output.prompt_logprobs or () if each is not None]
-    return Scored(tuple(each.logprob for each in found), tuple(each.top[0][0] for each in found))
+    return Scored(
+        tuple(each.logprob for each in found),
+        tuple(each.top[0][0] for each in found),
+        tuple(each.token_id for each in found),
+    )
 
 
 def _answered(outputs: Sequence[Output], question: Question, tokenizer: Tokenizer) -> Answered:

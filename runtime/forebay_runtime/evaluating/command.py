@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import EngineConfig, StartError
@@ -24,6 +26,8 @@ def run_evaluate(settings: EvaluateSettings) -> int:
     """Measure and print; returns the exit status."""
     try:
         golden = read_golden(settings.golden)
+        _tell_unknown(settings.golden, golden)
+        settings = _with_one_window(settings)
         before = None
         if settings.other is not None:
             before = _measure(settings, golden, settings.other, is_other=True)
@@ -47,14 +51,13 @@ def run_evaluate(settings: EvaluateSettings) -> int:
 
 def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other: bool) -> Measured:
     path, start = find_model(model), time.monotonic()
-    most = describe_model(path).inspection.config.max_position_embeddings
     config = EngineConfig(
         path,
         device=settings.device,
         dtype=settings.dtype,
         quantization="None" if is_other else settings.quantization,
         kv_cache_dtype="auto" if is_other else settings.kv_cache_dtype,
-        max_model_len=min(settings.max_model_len, most),
+        max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_num_seqs,
         # A batch for each sequence's prompt would hold more states than a laptop likes.
         max_num_batched_tokens=max(1024, settings.max_num_seqs),
@@ -66,10 +69,25 @@ def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other
     return measured
 
 
+def _tell_unknown(path: Path, golden: Golden) -> None:
+    """A field that is misspelt would else make a question a text, or another match."""
+    for name, count in golden.unknown.items():
+        print(f"{path}: the field {name!r} says nothing (lines: {count})", file=sys.stderr)
+
+
+def _with_one_window(settings: EvaluateSettings) -> EvaluateSettings:
+    """Both models read texts by the same windows, which the shorter one has positions for."""
+    lengths = [
+        describe_model(find_model(model)).inspection.config.max_position_embeddings
+        for model in (settings.model, settings.other)
+        if model is not None
+    ]
+    return replace(settings, max_model_len=min(settings.max_model_len, *lengths))
+
+
 def _check_alike(after: Measured, before: Measured) -> None:
     """Two tokenizers cut texts differently, so nothing of the two could be compared."""
-    lengths = [[len(text.logprobs) for text in each.texts] for each in (after, before)]
-    if lengths[0] != lengths[1]:
+    if [text.token_ids for text in after.texts] != [text.token_ids for text in before.texts]:
         raise GoldenError("the two models' tokenizers differ, so their scores do not compare")
 
 

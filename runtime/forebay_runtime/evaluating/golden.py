@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from forebay_runtime.text.json_lines import parse_line, split_lines
+
 Match = Literal["begins", "equals", "contains"]
+_FIELDS = ("text", "prompt", "messages", "answer", "match")
 
 
 class GoldenError(ValueError):
@@ -21,6 +24,8 @@ class Text:
     where: str
     text: str = ""
     messages: tuple[dict[str, Any], ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Fields of the line that say nothing here."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Question:
     match: Match
     prompt: str = ""
     messages: tuple[dict[str, Any], ...] = ()
+    unknown: tuple[str, ...] = ()
 
     def is_right(self, said: str) -> bool:
         """Does it count as the answer?"""
@@ -56,6 +62,12 @@ class Golden:
     texts: tuple[Text, ...]
     questions: tuple[Question, ...]
 
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Fields that say nothing here, and in how many lines each stands."""
+        entries: tuple[Text | Question, ...] = (*self.texts, *self.questions)
+        return Counter(name for entry in entries for name in entry.unknown)
+
 
 def read_golden(path: Path) -> Golden:
     """Read a golden set.
@@ -63,14 +75,10 @@ def read_golden(path: Path) -> Golden:
     Raises: GoldenError if the file or a line of it is none.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise GoldenError(f"--golden {path} cannot be read: {error}") from error
-    entries = [
-        _read_line(line, f"{path}, line {number}")
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
+    entries = [_read_line(line, f"{path}, line {number}") for number, line in split_lines(text)]
     if not entries:
         raise GoldenError(f"--golden {path} has no lines")
     return Golden(
@@ -81,7 +89,7 @@ def read_golden(path: Path) -> Golden:
 
 def _read_line(line: str, where: str) -> Text | Question:
     try:
-        fields: Any = json.loads(line)
+        fields = parse_line(line)
     except ValueError as error:
         raise GoldenError(f"{where}: this is not JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -98,12 +106,20 @@ def _read_line(line: str, where: str) -> Text | Question:
     if not isinstance(content, str) or not (content or messages):
         raise GoldenError(f"{where}: {kinds[0]} is no text, or empty")
     if "answer" not in fields:
-        if kinds[0] == "prompt":
-            raise GoldenError(f"{where}: a prompt needs an answer; a text that is scored is a text")
-        return Text(where, content, messages)
+        return _text(fields, where, content, messages)
     if kinds[0] == "text":
         raise GoldenError(f"{where}: a text has no answer; write prompt and answer")
     return _question(fields, where, content, messages)
+
+
+def _text(
+    fields: dict[str, Any], where: str, text: str, messages: tuple[dict[str, Any], ...]
+) -> Text:
+    if "prompt" in fields:
+        raise GoldenError(f"{where}: a prompt needs an answer; a text that is scored is a text")
+    if "match" in fields:
+        raise GoldenError(f"{where}: match says how an answer must stand, and there is none")
+    return Text(where, text, messages, _unknown(fields))
 
 
 def _question(
@@ -114,4 +130,8 @@ def _question(
         raise GoldenError(f"{where}: answer is no text, or empty")
     if match not in get_args(Match):
         raise GoldenError(f"{where}: match is {match!r}; possible are {', '.join(get_args(Match))}")
-    return Question(where, answer, match, prompt, messages)
+    return Question(where, answer, match, prompt, messages, _unknown(fields))
+
+
+def _unknown(fields: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in fields if name not in _FIELDS)

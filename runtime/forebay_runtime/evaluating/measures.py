@@ -11,10 +11,14 @@ from forebay_runtime.evaluating.bounds import Bounds, Check
 
 @dataclass(frozen=True)
 class Scored:
-    """A text's tokens but each window's first: how likely each was, and the likeliest there."""
+    """A text's tokens but each window's first: how likely each was, and the likeliest there.
+
+    token_ids: what the text is in the model's tokens.
+    """
 
     logprobs: tuple[float, ...]
     best_ids: tuple[int, ...]
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,10 @@ class Measured:
         if not self.num_tokens:
             return None
         total = math.fsum(logprob for text in self.texts for logprob in text.logprobs)
-        return math.exp(-total / self.num_tokens)
+        try:
+            return math.exp(-total / self.num_tokens)
+        except OverflowError:
+            return math.inf
 
     @property
     def num_right(self) -> int:

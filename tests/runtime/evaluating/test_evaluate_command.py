@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +95,69 @@ def test_what_cannot_be_measured_is_refused(
 ) -> None:
     assert main(["evaluate", str(model), "--golden", write(model.parent, entry), *flags]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_set_of_which_nothing_can_be_scored_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(model), "--golden", write(model.parent, {"text": "a"})]) == 2
+    assert "no text has two tokens within --max-model-len 256" in capsys.readouterr().err
+
+
+def test_a_field_that_says_nothing_is_told(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    golden = write(model.parent, {"text": "ab", "anwser": "c"})
+    assert main(["evaluate", str(model), "--golden", golden]) == 0
+    assert "the field 'anwser' says nothing (lines: 1)" in capsys.readouterr().err
+
+
+def test_models_of_other_lengths_compare_by_the_shorter_ones_windows(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_source(tmp_path / "short", max_position_embeddings=64)
+    golden = write(tmp_path, {"text": TEXT})
+    flags = ["--golden", golden, "--min-token-agreement", "0%"]
+    assert main(["evaluate", str(model), "--against", str(tmp_path / "short"), *flags]) == 0
+    assert "bound token agreement 0.0%: " in capsys.readouterr().out
+
+
+def test_models_of_other_tokens_do_not_compare(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_source(tmp_path / "other")
+    written = tmp_path / "other/tokenizer.json"
+    document = json.loads(written.read_text())
+    ids = document["model"]["vocab"]
+    ids["a"], ids["b"] = ids["b"], ids["a"]
+    written.write_text(json.dumps(document))
+    flags = ["--golden", write(tmp_path, {"text": TEXT})]
+    assert main(["evaluate", str(model), "--against", str(tmp_path / "other"), *flags]) == 2
+    assert "tokenizers differ" in capsys.readouterr().err
+
+
+def test_a_tokenizer_of_another_model_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_source(tmp_path / "model", vocab_size=60)
+    golden = write(tmp_path, {"text": TEXT})
+    assert main(["evaluate", str(tmp_path / "model"), "--golden", golden]) == 2
+    assert "but the model has 60 tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kernels", "sentence"), [("tourch", "choose torch or triton"), ("triton", "TRITON_INTERPRET")]
+)
+def test_kernels_that_are_not_here_are_refused_with_a_sentence(
+    model: Path, kernels: str, sentence: str
+) -> None:
+    command = [sys.executable, "-m", "forebay_runtime.cli", "evaluate", str(model), "--golden"]
+    done = subprocess.run(
+        [*command, write(model.parent, {"text": "ab"})],
+        env=os.environ | {"FOREBAY_KERNELS": kernels, "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("forebay evaluate: FOREBAY_KERNELS=") and sentence in done.stderr
 
 
 def test_a_bound_against_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

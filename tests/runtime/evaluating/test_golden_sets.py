@@ -48,11 +48,30 @@ def test_texts_and_questions_are_told_apart(tmp_path: Path) -> None:
         pytest.param(
             '{"prompt": "a", "answer": "b", "match": "like"}', "match is 'like'", id="match"
         ),
+        pytest.param(
+            '{"messages": [{}], "match": "equals"}', "there is none", id="match-of-nothing"
+        ),
+        pytest.param("[" * 100_000, "nested too deeply", id="deep"),
+        pytest.param(r'{"text": "\ud800"}', "a lone surrogate", id="half-a-character"),
     ],
 )
 def test_a_line_that_is_none_is_named(line: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(GoldenError, match=sentence):
         read_golden(write(tmp_path, '{"text": "a"}', line))
+
+
+def test_only_a_newline_ends_a_line_and_a_mark_of_bytes_order_is_none(tmp_path: Path) -> None:
+    text = "a\u2028b\x85c\x1cd"
+    path = tmp_path / "golden.jsonl"
+    path.write_text(f'\ufeff{{"text": "{text}"}}\r\n', encoding="utf-8")
+    # A control character is none of a string's to strict readers.
+    path.write_bytes(path.read_bytes().replace(b"\x1c", b"\\u001c"))
+    assert read_golden(path).texts == (Text(f"{path}, line 1", text),)
+
+
+def test_fields_that_say_nothing_are_known(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"messages": [{}], "anwser": "a", "id": 1}', '{"text": "a b", "id": 2}')
+    assert read_golden(path).unknown == {"anwser": 1, "id": 2}
 
 
 def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:

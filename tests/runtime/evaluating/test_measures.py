@@ -53,3 +53,7 @@ def test_what_was_not_measured_holds_no_bound() -> None:
     checks = check(Measured(), compare(Measured(), Measured()), Bounds(0.1, least_exact=0.5))
     assert [each.is_held for each in checks] == [False, False]
     assert "not measured, broken" in to_table(Measured(), None, None, checks)
+
+
+def test_a_perplexity_beyond_all_numbers_is_infinite() -> None:
+    assert Measured([Scored((-1e4,), (0,))]).perplexity == math.inf
