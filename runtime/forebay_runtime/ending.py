@@ -1,4 +1,4 @@
-"""Ends a command by a signal: what is half done is removed on the way, and one sentence is told.
+"""How a command ends: by a signal, with what is half done removed, or with its result printed.
 
 Called by the command line for commands that write files or take long; a server drains by its own
 rules. Imports nothing heavy.
@@ -6,6 +6,7 @@ rules. Imports nothing heavy.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -64,3 +65,18 @@ def run_until_ended(command: str, run: Callable[[], int]) -> int:
     name = signals.names[0]
     print(f"{command}: ended by {name}; nothing was left behind", file=sys.stderr)
     return 128 + signal.Signals[name]
+
+
+def print_whole(text: str) -> bool:
+    """Print what a command has to say, all of it; whether that could be, else it is told why not.
+
+    A disk may be full behind the standard output, or who reads it gone.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        print(f"the standard output did not take the result: {error}", file=sys.stderr)
+        # What is still held would else be tried again at the process's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from dataclasses import replace
 from pathlib import Path
 
 from forebay_budget.inspection import ModelError
 from forebay_runtime.config import EngineConfig, StartError
+from forebay_runtime.ending import print_whole
 from forebay_runtime.evaluating.answering import measure
 from forebay_runtime.evaluating.flags import EvaluateSettings
 from forebay_runtime.evaluating.golden import Golden, GoldenError, read_golden
@@ -23,29 +25,39 @@ _REFUSALS = (GoldenError, ModelError, StartError, TokenizerError)
 
 
 def run_evaluate(settings: EvaluateSettings) -> int:
-    """Measure and print; returns the exit status."""
+    """Measure and print; returns the exit status, which is 1 for nothing but a broken bound."""
     try:
-        golden = read_golden(settings.golden)
-        _tell_unknown(settings.golden, golden)
-        settings = _with_one_window(settings)
-        before = None
-        if settings.other is not None:
-            before = _measure(settings, golden, settings.other, is_other=True)
-        after = _measure(settings, golden, settings.model, is_other=False)
-        if before is not None:
-            _check_alike(after, before)
+        return _evaluate(settings)
     except _REFUSALS as error:
         print(f"forebay evaluate: {error}", file=sys.stderr)
-        return 2
+    except OSError as error:
+        print(f"forebay evaluate: what is needed could not be read: {error}", file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+    return 2
+
+
+def _evaluate(settings: EvaluateSettings) -> int:
+    golden = read_golden(settings.golden)
+    _tell_unknown(settings.golden, golden)
+    settings = _with_one_window(settings)
+    before = None
+    if settings.other is not None:
+        before = _measure(settings, golden, settings.other, is_other=True)
+    after = _measure(settings, golden, settings.model, is_other=False)
+    if before is not None:
+        _check_alike(after, before)
     comparison = None if before is None else compare(after, before)
     checks = check(after, comparison, settings.bounds)
     if settings.is_json:
-        print(json.dumps(to_document(after, before, comparison, checks), ensure_ascii=False))
+        document = to_document(after, before, comparison, checks)
+        text = json.dumps(document, ensure_ascii=False)
     else:
-        print(
-            f"{settings.golden}: {after.num_tokens} tokens of text, {len(after.answers)} questions"
-        )
-        print(to_table(after, before, comparison, checks))
+        counts = f"{after.num_tokens} tokens of text, {len(after.answers)} questions"
+        table = to_table(after, before, comparison, checks)
+        text = f"{settings.golden}: {counts}\n{table}"
+    if not print_whole(text):
+        return 2
     return 0 if all(each.is_held for each in checks) else 1
 
 

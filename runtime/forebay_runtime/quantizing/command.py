@@ -13,6 +13,7 @@ from forebay_budget.inspection import Inspection, ModelError
 from forebay_budget.locate import is_gguf
 from forebay_budget.quantity import format_bytes
 from forebay_kernels.usable_cpus import usable_cpus
+from forebay_runtime.ending import print_whole
 from forebay_runtime.loading.description import describe_model
 from forebay_runtime.loading.hub import find_model
 from forebay_runtime.quantizing.calibration import read_samples
@@ -144,4 +145,4 @@ def _sum_up(
     error, module = progress.worst
     if module:
         progress.say(f"the largest output error of all is {error:.1%}, of {module}")
-    print(f"{settings.out}: {format_bytes(after)}, from {format_bytes(before)}")
+    print_whole(f"{settings.out}: {format_bytes(after)}, from {format_bytes(before)}")

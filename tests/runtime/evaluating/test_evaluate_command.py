@@ -160,6 +160,17 @@ def test_kernels_that_are_not_here_are_refused_with_a_sentence(
     assert done.stderr.startswith("forebay evaluate: FOREBAY_KERNELS=") and sentence in done.stderr
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
+def test_a_result_that_nobody_takes_is_no_broken_bound(model: Path, flags: list[str]) -> None:
+    command = [sys.executable, "-m", "forebay_runtime.cli", "evaluate", str(model), *flags]
+    command += ["--golden", write(model.parent, {"text": "ab"})]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "the standard output did not take the result: [Errno 28]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_bound_against_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["evaluate", "m", "--golden", "g", "--max-lost-answers", "1%"])

@@ -233,6 +233,17 @@ def test_a_signal_ends_it_with_a_sentence_and_nothing_left(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "text"]
 
 
+@pytest.mark.component
+def test_a_folder_that_is_whole_is_a_success_whoever_listens(source: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "forebay_runtime.cli", "quantize", str(source)]
+    command += [str(tmp_path / "out"), "--method", "rtn", "--group-size", "32"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0
+    assert "could not be written" not in done.stderr
+    assert (tmp_path / "out/config.json").exists()
+
+
 def test_what_a_killed_run_left_is_named_and_in_nobodys_way(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
