@@ -27,7 +27,7 @@ enum class ZeroKind : int32_t {
     mins,      // float16, each times min_factor, added to code * scale
 };
 
-// Mirrored by packed_matrix.py.
+// Mirrored by native_structs.py.
 struct Matrix {
     Format format;
     int32_t bits;        // of codes: 2, 3, 4, 5, 6 or 8

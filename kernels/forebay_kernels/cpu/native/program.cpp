@@ -15,7 +15,7 @@
 
 namespace forebay {
 
-// What a step may hold; mirrored by program.py.
+// What a step may hold; mirrored by step.py.
 struct Limits {
     int32_t num_ids;
     int32_t num_positions;

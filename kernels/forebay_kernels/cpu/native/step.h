@@ -1,4 +1,4 @@
-// What a step is about: sequences with query tokens, one after another. Mirrored by program.py.
+// What a step is about: sequences with query tokens, one after another. Mirrored by step.py.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,6 @@ using FB_CODES_ISA::multiply_codes_integers;
 using FB_CODES_ISA::multiply_codes_middle;
 using FB_CODES_ISA::multiply_codes_mins;
 
-
 void round_codes(const Matrix& matrix, const float* x, const RoundedRows& rounded, int row);
 void round_bfloat16(const Matrix& matrix, const float* x, uint16_t* rounded);
 void multiply_floats(const Matrix& matrix, const float* x, int64_t stride, const Part& part,

@@ -64,7 +64,7 @@ FB_ALWAYS_INLINE float finite(float x) {
     return size == size ? bounded : 0.0f;
 }
 
-// One head's numbers [size], finite, as a cache keeps them; returns what they are then times.
+// One head's numbers [size], finite, as a cache keeps them.
 template <class Stored, class Round>
 FB_ALWAYS_INLINE void store_all(const float* numbers, int size, Stored* to, Round round) {
     for (int i = 0; i < size; ++i) to[i] = round(numbers[i]);
