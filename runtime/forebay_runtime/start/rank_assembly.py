@@ -32,6 +32,7 @@ from forebay_runtime.runner.model_runner import ModelRunner
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.start.gpu_room import allowed_bytes, cache_room_bytes
 from forebay_runtime.start.host_memory import check_room
+from forebay_runtime.start.memory import cpu_activation
 from forebay_runtime.start.meter import Meter
 from forebay_runtime.start.out_of_memory import explain_out_of_memory
 
@@ -103,6 +104,9 @@ def count_room(config: EngineConfig, runner: ModelRunner) -> int:
     return room_bytes * runner.num_blocks // runner.cache_bytes
 
 
+_STEP_KNOB = "lower --max-num-batched-tokens or --max-num-seqs"
+
+
 def build_runner(
     config: EngineConfig,
     model: Decoder,
@@ -121,6 +125,10 @@ def build_runner(
     if model.placement.device.type == "cpu":
         rank_bytes = meter.used_bytes() + _cache_bytes(config, model, num_blocks)
         check_room(config.num_ranks * rank_bytes, "KV cache beside the model", knob)
+        topology = Topology(config.tensor_parallel_size, config.pipeline_parallel_size)
+        rank_bytes += cpu_activation(model.config.sizes, topology, model.placement, limits)[0]
+        step = "largest step beside the model and the KV cache"
+        check_room(config.num_ranks * rank_bytes, step, _STEP_KNOB)
     with explain_out_of_memory("KV cache", knob):
         cache = model.new_cache(num_blocks, config.block_size)
     runner = runner_class(

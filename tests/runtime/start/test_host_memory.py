@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,4 +38,13 @@ def test_a_cache_beyond_the_containers_limit_is_never_allocated(
     save_tiny(tmp_path)
     config = EngineConfig(tmp_path, device="cpu", dtype="float32", kv_cache_memory_bytes=2**20)
     with pytest.raises(StartError, match=r"lower --kv-cache-memory-bytes.*may have 64 KiB in all"):
+        build_engine(config)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"], ids=["native", "torch"])
+def test_a_step_beyond_all_memory_is_never_allocated(tmp_path: Path, dtype: str) -> None:
+    save_tiny(tmp_path)
+    sizes: dict[str, Any] = {"max_num_batched_tokens": 10**12, "max_model_len": 64}
+    config = EngineConfig(tmp_path, device="cpu", dtype=dtype, **sizes)
+    with pytest.raises(StartError, match="for the largest step .*; lower --max-num-batched-tokens"):
         build_engine(config)
