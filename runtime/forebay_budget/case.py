@@ -358,14 +358,20 @@ def spread_layers(case: Case) -> tuple[Case, Split] | None:
     The longest requests count first, then the fewest GPUs. None where nothing fits, and where the
     demand itself says how the model is spread.
     """
-    demand = case.demand
-    if demand.device == "CPU" or demand.tensor_parallel_size or demand.pipeline_parallel_size:
-        return None
-    if demand.draft is not None:
-        return None
-    most = min(demand.max_gpus_per_node, case.config.num_layers)
-    cases = [replace(case, pp=pp) for pp in range(2, most + 1)]
-    found = [(each, split) for each in cases if (split := choose_split(each)) is not None]
+    found = [
+        (each, split) for each in list_spread(case) if (split := choose_split(each)) is not None
+    ]
     return min(
         found, key=lambda one: (-one[1].max_model_len, one[1].num_gpus, one[1].pp), default=None
     )
+
+
+def list_spread(case: Case) -> list[Case]:
+    """The case with its layers over two stages and more; none where the demand leaves no choice."""
+    demand = case.demand
+    if demand.device == "CPU" or demand.tensor_parallel_size or demand.pipeline_parallel_size:
+        return []
+    if demand.draft is not None:
+        return []
+    most = min(demand.max_gpus_per_node, case.config.num_layers)
+    return [replace(case, pp=pp) for pp in range(2, most + 1)]

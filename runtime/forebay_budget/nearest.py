@@ -5,7 +5,14 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from forebay_budget.case import DEFAULT_UTILIZATION, Case, Split, choose_split
+from forebay_budget.case import (
+    DEFAULT_UTILIZATION,
+    Case,
+    Split,
+    choose_split,
+    list_spread,
+    spread_layers,
+)
 from forebay_budget.demand import SPEC_FIELDS, find_fault
 from forebay_budget.explanation import count_gpus
 from forebay_budget.fit import Misfit, Nearest
@@ -83,7 +90,12 @@ def _find_nearest(case: Case) -> tuple[Nearest, ...]:
 def _fits(case: Case, option: Nearest) -> bool:
     changed = _change(case, **dict(option.changes))
     is_meant = find_fault(changed.demand, case.config, SPEC_FIELDS) is None
-    return is_meant and choose_split(changed) is not None
+    return is_meant and (choose_split(changed) or spread_layers(changed)) is not None
+
+
+def _ways(case: Case) -> list[tuple[Case, int]]:
+    """How the model may be spread: the case with each number of stages, by tensor parallelism."""
+    return [(each, tp) for each in (case, *list_spread(case)) for tp in each.sizes()]
 
 
 def _change(case: Case, **changes: Any) -> Case:
@@ -94,11 +106,11 @@ def _single_changes(case: Case) -> Iterator[Nearest]:
     demand = case.demand
     if demand.max_num_seqs is not None:
         length = demand.max_model_len or case.least_model_len
-        num_seqs = max(case.most_seqs(tp, length) for tp in case.sizes())
+        num_seqs = max(each.most_seqs(tp, length) for each, tp in _ways(case))
         if num_seqs > 0:
             yield _one("max_num_seqs", num_seqs)
     if demand.max_model_len is not None:
-        length = max(case.longest(tp) for tp in case.sizes())
+        length = max(each.longest(tp) for each, tp in _ways(case))
         if length > 0:
             yield _one("max_model_len", length)
     if demand.budget_bytes is not None:
@@ -112,7 +124,8 @@ def _larger_budget(case: Case) -> Iterator[Nearest]:
     free = _change(case, budget_bytes=None)
     needed = [
         split.num_gpus * split.needed_bytes
-        for split in _least_splits(free)
+        for each in (free, *list_spread(free))
+        for split in _least_splits(each)
         if case.demand.device == "CPU" or split.needed_bytes <= _cap_bytes(free, split.tp)
     ]
     if needed:

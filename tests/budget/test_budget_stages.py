@@ -99,6 +99,18 @@ def test_a_model_that_three_gpus_do_not_divide_goes_over_them_by_layers(asked: i
     assert fit.budget_bytes >= 3 * fit.terms.total_bytes
 
 
+def test_the_least_budget_may_be_that_of_an_odd_number_of_stages() -> None:
+    """Two GPUs of 12 GiB are too few, and four by tensor parallelism take more than three."""
+    demand = Demand("GPU", 12 * GIB, budget_bytes=GIB, max_gpus_per_node=4)
+    misfit = size(LLAMA_13B, demand)
+    assert isinstance(misfit, Misfit)
+    ((field, budget),) = misfit.nearest[0].changes
+    assert field == "budget_bytes"
+    fit = size(LLAMA_13B, replace(demand, budget_bytes=budget))
+    assert isinstance(fit, Fit) and fit.pipeline_parallel_size == 3
+    assert isinstance(size(LLAMA_13B, replace(demand, budget_bytes=budget - GIB)), Misfit)
+
+
 def test_more_stages_than_layers_are_refused() -> None:
     demand = Demand("GPU", 80 * GIB, max_gpus_per_node=64, pipeline_parallel_size=31)
     misfit = size(SMOLLM2, demand)
