@@ -33,7 +33,7 @@ from serving.server import Recipe
 GROUPS = ("bars", *PRECISIONS, "extra")
 _HELD_TO_BARS = f"{FOREBAY} {FOUR_BIT}"
 _BARS_PEERS = ("vLLM bf16", "vLLM float32", "llama.cpp Q4_1", "llama.cpp Q4_0")
-_LONG = Sizes(max_model_len=8192)
+_LONG = Sizes(max_model_len=8192, kv_bytes=2**30)
 
 
 def main() -> int:

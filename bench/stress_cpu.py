@@ -26,7 +26,7 @@ from serving.rounds import line_of, run_case
 from serving.server import Recipe, Server
 from serving.table import case_table
 
-_SIZES = Sizes(max_model_len=8192, max_num_seqs=64)
+_SIZES = Sizes(max_model_len=8192, max_num_seqs=64, kv_bytes=2**30)
 _SMALL_CACHE = ("--kv-cache-memory-bytes", str(512 * 2**20))
 
 

@@ -18,7 +18,6 @@ FOREBAY, VLLM, LLAMA = "Forebay", "vLLM", "llama.cpp"
 FOUR_BIT, BF16, FLOAT32 = "4 bit", "bf16", "float32"
 PRECISIONS = (FOUR_BIT, BF16, FLOAT32)
 _ROOT = Path(__file__).resolve().parents[2]
-_KV_BYTES = 2**30
 _LLAMA_POOL_TOKENS = 65_536
 _LEAST_SLOTS = 32
 
@@ -29,6 +28,9 @@ class Sizes:
 
     max_model_len: int = 2048
     max_num_seqs: int = 64
+    kv_bytes: int = 2**29
+    """Of Forebay's cache, 23,000 tokens of SmolLM2 in float16: twice what the cases hold at a time.
+    vLLM takes whole GiB, and llama.cpp reserves all of its own at its start."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def forebay(
     command += ["--served-model-name", "measured", "--lame-duck-seconds", "0"]
     command += ["--max-model-len", str(sizes.max_model_len)]
     command += ["--max-num-seqs", str(sizes.max_num_seqs)]
-    command += ["--kv-cache-memory-bytes", str(_KV_BYTES), *flags]
+    command += ["--kv-cache-memory-bytes", str(sizes.kv_bytes), *flags]
     here = [str(_ROOT / part) for part in ("operator", "runtime", "kernels")]
     environment = {"PYTHONPATH": os.pathsep.join(here)}
     return Recipe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelConfig
 from forebay_budget.layout import layer_shapes
-from forebay_budget.rounding import list_inputs, row_step
+from forebay_budget.rounding import row_step
 from forebay_runtime.loading.description import Description
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.refusal import QuantizeError
@@ -47,6 +47,11 @@ class QuantizeSettings:
                 f"--method {recipe.method} looks at what goes through the model; name a file of "
                 "text by --calibration, or choose --method rtn, which needs none"
             )
+        if self.calibration is not None and not recipe.is_calibrated:
+            raise QuantizeError(
+                f"--method {recipe.method} looks at no text; leave --calibration out, or choose "
+                "--method awq or gptq"
+            )
         if recipe.layout == "awq" and recipe.is_symmetric:
             raise QuantizeError(
                 "--symmetric is not possible with --method awq, whose format has zero points; "
@@ -74,8 +79,10 @@ def check_model(described: Description, recipe: Recipe) -> None:
             f"{sizes.architecture} is a mixture of experts, which forebay quantize does not take; "
             "serve it by --quantization INT4 or INT8, which rounds it at load"
         )
-    _check_groups(sizes, recipe)
-    _check_skipped(described.blueprint, recipe)
+    matrices = _matrices(described.blueprint)
+    rounded = {name: inputs for name, inputs in matrices.items() if not _is_skipped(name, recipe)}
+    _check_skipped(list(matrices), rounded, recipe)
+    _check_groups(sorted(set(rounded.values())), recipe)
 
 
 def check_samples(samples: Sequence[Sequence[int]], sizes: ModelConfig) -> None:
@@ -96,44 +103,49 @@ def check_samples(samples: Sequence[Sequence[int]], sizes: ModelConfig) -> None:
         )
 
 
-def _check_skipped(blueprint: Blueprint, recipe: Recipe) -> None:
-    """A pattern that finds nothing was meant to; and without a matrix nothing is to be done."""
-    matrices = [
-        f"model.layers.{number}.{name}"
+def _matrices(blueprint: Blueprint) -> dict[str, int]:
+    """The inputs of each of the layers' matrices, by its name."""
+    return {
+        f"model.layers.{number}.{name}": shape[1]
         for number, layer in enumerate(blueprint.layers)
         for name, shape in layer_shapes(blueprint, layer).items()
         if len(shape) > 1
-    ]
+    }
+
+
+def _is_skipped(name: str, recipe: Recipe) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in recipe.skipped)
+
+
+def _check_skipped(names: Sequence[str], rounded: Container[str], recipe: Recipe) -> None:
+    """A pattern that finds nothing was meant to; and without a matrix nothing is to be done."""
     for pattern in recipe.skipped:
-        if not any(fnmatchcase(name, pattern) for name in (*matrices, *_NEVER_ROUNDED)):
+        if not any(fnmatchcase(name, pattern) for name in (*names, *_NEVER_ROUNDED)):
             raise QuantizeError(
                 f"--skip {pattern} names none of the model's modules, which are called like "
-                f"{matrices[0]}"
+                f"{names[0]}"
             )
-    if all(any(fnmatchcase(name, each) for each in recipe.skipped) for name in matrices):
+    if not any(name in rounded for name in names):
         raise QuantizeError("--skip leaves nothing to quantise; name fewer modules")
 
 
-def _check_groups(sizes: ModelConfig, recipe: Recipe) -> None:
+def _check_groups(all_inputs: Sequence[int], recipe: Recipe) -> None:
+    """all_inputs: of the matrices that are to be rounded."""
     size = recipe.group_size
-    for num_inputs in list_inputs(sizes):
-        step = size or row_step(recipe.bits)
-        if num_inputs % step == 0:
-            continue
-        if not size:
-            raise QuantizeError(
-                f"the model has matrices of {num_inputs} inputs; with one scale a row "
-                f"multiples of {step} are possible"
-            )
-        possible = [each for each in GROUP_SIZES if _divides_all(sizes, each)]
-        hint = f"choose {' or '.join(map(str, possible))}"
-        if not possible:
-            hint = "no size that is possible does, so it cannot be quantised"
+    step = size or row_step(recipe.bits)
+    odd = [num_inputs for num_inputs in all_inputs if num_inputs % step]
+    if not odd:
+        return
+    if not size:
         raise QuantizeError(
-            f"--group-size {size} does not divide the {num_inputs} inputs of some of the model's "
-            f"matrices; {hint}"
+            f"the model has matrices of {odd[0]} inputs; with one scale a row multiples of {step} "
+            "are possible; or leave those matrices out by --skip"
         )
-
-
-def _divides_all(sizes: ModelConfig, size: int) -> bool:
-    return all(num_inputs % size == 0 for num_inputs in list_inputs(sizes))
+    possible = [each for each in GROUP_SIZES if not any(inputs % each for inputs in all_inputs)]
+    hint = f"choose {' or '.join(map(str, possible))}, or leave those out by --skip"
+    if not possible:
+        hint = "no size that is possible does; leave those out by --skip"
+    raise QuantizeError(
+        f"--group-size {size} does not divide the {odd[0]} inputs of some of the model's "
+        f"matrices; {hint}"
+    )

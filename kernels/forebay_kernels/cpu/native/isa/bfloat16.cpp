@@ -11,11 +11,12 @@ namespace FOREBAY_ISA {
 namespace {
 
 constexpr int pair_bytes = 64;
+constexpr int turn_inputs = 256;
 
 struct Pairs {
     const uint8_t* weights[tiles_at_once];  // of each tile [pairs][16][2]
-    int num_pairs;
-    int64_t ahead;
+    Turns turns;
+    int64_t ahead;  // of many rows
 };
 
 FB_INLINE Ints spread_pair(const uint16_t* from) {
@@ -31,20 +32,25 @@ inline void multiply_rows(const Matrix& matrix, const Pairs& pairs, const uint16
     for (auto& of_row : sum) {
         for (auto& of_tile : of_row) of_tile = zero_floats();
     }
-    for (int pair = 0; pair < pairs.num_pairs; ++pair) {
-        Ints weights[tiles_at_once];
-#pragma GCC unroll 2
-        for (int t = 0; t < tiles_at_once; ++t) {
-            const uint8_t* from = pairs.weights[t] + int64_t{pair} * pair_bytes;
-            fetch(from, pairs.ahead);
-            weights[t] = load_ints(from);
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < num_rows; ++r) {
-            const Ints inputs = spread_pair(x + r * stride + 2 * pair);
+    const bool is_few = part.end_row - part.first_row == num_rows;
+    for (int first = 0; first < pairs.turns.num_inputs; first += pairs.turns.turn_inputs) {
+        const int64_t ahead = is_few ? pairs.turns.ahead(first) : pairs.ahead;
+        const int end = (first + pairs.turns.length(first) + 1) / 2;
+        for (int pair = first / 2; pair < end; ++pair) {
+            Ints weights[tiles_at_once];
 #pragma GCC unroll 2
             for (int t = 0; t < tiles_at_once; ++t) {
-                sum[r][t] = add_pair(sum[r][t], weights[t], inputs);
+                const uint8_t* from = pairs.weights[t] + int64_t{pair} * pair_bytes;
+                fetch(from, ahead);
+                weights[t] = load_ints(from);
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < num_rows; ++r) {
+                const Ints inputs = spread_pair(x + r * stride + 2 * pair);
+#pragma GCC unroll 2
+                for (int t = 0; t < tiles_at_once; ++t) {
+                    sum[r][t] = add_pair(sum[r][t], weights[t], inputs);
+                }
             }
         }
     }
@@ -70,7 +76,7 @@ void multiply_bfloat16(const Matrix& matrix, const uint16_t* x, int64_t stride, 
     Part some = part;
     for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {
         some.first_tile = tile;
-        Pairs pairs{{}, (matrix.num_stored + 1) / 2, fetched_ahead(matrix)};
+        Pairs pairs{{}, Turns(matrix, turn_inputs), fetched_ahead(matrix)};
         for (int t = 0; t < tiles_at_once; ++t) {
             pairs.weights[t] = matrix.tile(tile + t < part.end_tile ? tile + t : tile);
         }

@@ -18,6 +18,30 @@ inline int64_t fetched_ahead(const Matrix& matrix) {
     return tiles_bytes <= most_bytes ? tiles_bytes : short_bytes;
 }
 
+// The same within long tiles that few rows are multiplied with: these are taken in turns of about
+// equal length, each of which fetches the next one, and the last the first of the next tiles. Then
+// only a thread's first turn comes from memory unannounced, and not its first tiles.
+struct Turns {
+    int num_inputs, turn_inputs;
+    int64_t input_bytes, tiles_bytes;
+
+    // most_inputs: of a turn.
+    Turns(const Matrix& matrix, int most_inputs)
+        : num_inputs(matrix.num_stored), tiles_bytes(tiles_at_once * matrix.tile_bytes()) {
+        const int num_turns = (num_inputs + most_inputs - 1) / most_inputs;
+        const int each = (num_inputs + num_turns - 1) / num_turns;
+        turn_inputs = (each + block_inputs - 1) / block_inputs * block_inputs;
+        input_bytes = matrix.tile_bytes() / num_inputs;
+    }
+    int length(int first) const {
+        return num_inputs - first < turn_inputs ? num_inputs - first : turn_inputs;
+    }
+    int64_t ahead(int first) const {
+        const bool is_last = first + turn_inputs >= num_inputs;
+        return is_last ? tiles_bytes - first * input_bytes : turn_inputs * input_bytes;
+    }
+};
+
 // Into the second cache.
 FB_INLINE void fetch(const void* from, int64_t ahead) {
     __builtin_prefetch(static_cast<const uint8_t*>(from) + ahead, 0, 2);

@@ -207,13 +207,12 @@ inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Par
     const bool is_packed = reads_packed(matrix, part.end_row - part.first_row);
     const AddProducts* by_rows = is_packed ? from_bfloat16 : from_floats;
     const bool is_read = is_packed || matrix.format == Format::float32;
-    const int64_t ahead = is_read ? fetched_ahead(matrix) : 0;
     const bool is_long =
         matrix.format == Format::float32 && part.end_row - part.first_row > float_rows_at_once;
-    const int most_inputs = is_long ? long_turn_inputs : turn_inputs;
-    for (int first = 0; first < matrix.num_stored; first += most_inputs) {
-        const int num_left = matrix.num_stored - first;
-        Turn turn{{}, num_left < most_inputs ? num_left : most_inputs, ahead};
+    const Turns turns(matrix, is_long ? long_turn_inputs : turn_inputs);
+    for (int first = 0; first < matrix.num_stored; first += turns.turn_inputs) {
+        const int64_t ahead = is_long ? fetched_ahead(matrix) : turns.ahead(first);
+        Turn turn{{}, turns.length(first), is_read ? ahead : 0};
         for (int t = 0; t < tiles_at_once; ++t) {
             const int tile = part.first_tile + t < part.end_tile ? part.first_tile + t
                                                                  : part.end_tile - 1;
