@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from forebay_budget.checkpoint import inspect_model
 from forebay_runtime.cli import main
@@ -75,8 +75,13 @@ def test_chats_and_answers_calibrate_as_well(source: Path, tmp_path: Path) -> No
         pytest.param(
             ["--method", "rtn", "--group-size", "128"],
             "--group-size 128 does not divide the 96 inputs of some of the model's matrices; "
-            "choose 32",
+            "choose 32, or leave those out by --skip",
             id="groups",
+        ),
+        pytest.param(
+            ["--method", "rtn", "--calibration", "{text}"],
+            "--method rtn looks at no text; leave --calibration out",
+            id="text-for-nothing",
         ),
         pytest.param(
             ["--calibration", "{text}", "--num-samples", "400", "--sequence-length", "96"],
@@ -244,6 +249,17 @@ def test_a_folder_that_is_whole_is_a_success_whoever_listens(source: Path, tmp_p
     assert (tmp_path / "out/config.json").exists()
 
 
+def test_matrices_that_groups_do_not_divide_may_be_skipped(source: Path, tmp_path: Path) -> None:
+    """Of 96, 192 and 160 inputs."""
+    flags = ["--method", "rtn", "--group-size", "64"]
+    odd = ["--skip", "*.[qkv]_proj", "--skip", "*.mlp.*"]
+    assert quantize(source, tmp_path / "out", *flags) == 2
+    assert quantize(source, tmp_path / "out", *flags, *odd) == 0
+    stored = load_file(tmp_path / "out" / "model.safetensors")
+    packed = {name.split(".")[-2] for name in stored if name.endswith(".qweight")}
+    assert packed == {"o_proj"}
+
+
 def test_what_a_killed_run_left_is_named_and_in_nobodys_way(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +279,8 @@ def test_weights_that_are_no_numbers_are_refused_by_their_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     change_weight(source, "model.layers.1.mlp.down_proj.weight", value)
-    flags = ["--calibration", str(save_text(tmp_path / "text")), *CALIBRATED]
+    text = ["--calibration", str(save_text(tmp_path / "text")), *CALIBRATED]
+    flags = [] if method == "rtn" else text
     assert quantize(source, tmp_path / "out", "--method", method, *flags) == 2
     told = capsys.readouterr().err
     assert "model.layers.1.mlp.down_proj.weight has weights that are NaN or infinite" in told
