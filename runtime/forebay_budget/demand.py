@@ -8,7 +8,7 @@ from typing import Literal
 from forebay_budget.draft import find_draft_fault
 from forebay_budget.inspection import Inspection, ModelConfig
 from forebay_budget.quantity import format_bytes
-from forebay_budget.rounding import GROUP_SIZES, ROUNDED_BITS, unrounded_inputs
+from forebay_budget.rounding import GROUP_SIZES, ROUNDED_BITS, row_step, unrounded_inputs
 from forebay_budget.terms import (
     DTYPE_BYTES,
     KV_BITS,
@@ -124,7 +124,8 @@ def faults_of_formats(
 ) -> Iterator[str]:
     """What of the asked number formats a model cannot have; the runtime refuses by it too."""
     bits = ROUNDED_BITS.get(quantization.upper())
-    field, odd = names["quantization"], unrounded_inputs(config)
+    field = names["quantization"]
+    odd = None if bits is None else unrounded_inputs(config, bits)
     if bits is not None and config.weight_bits not in (0, bits):
         yield (
             f"{field} is {quantization}, but the checkpoint's weights are quantised to "
@@ -132,8 +133,9 @@ def faults_of_formats(
         )
     if bits is not None and not config.weight_bits and odd is not None:
         yield (
-            f"{field} is {quantization}, but the model has matrices of {odd} inputs, which groups "
-            f"of {', '.join(map(str, GROUP_SIZES))} do not divide; leave it out."
+            f"{field} is {quantization}, but the model has matrices of {odd} inputs, which are "
+            f"neither groups of {', '.join(map(str, GROUP_SIZES))} nor, for one scale a row, a "
+            f"multiple of {row_step(bits)}; leave it out."
         )
     if kv_cache_dtype.lower() == "int4" and config.head_dim % 2:
         yield (

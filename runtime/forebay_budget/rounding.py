@@ -13,7 +13,7 @@ ROUNDED_BITS = {"INT8": 8, "INT4": 4}
 QUANTIZATIONS = ("None", "Auto", *ROUNDED_BITS, "awq", "gptq", "compressed-tensors")
 """The last three ask for nothing to be done, and for a checkpoint that is such a one."""
 GROUP_SIZES = (128, 64, 32)
-"""Inputs that share a scale: the first of these that divides them all."""
+"""Inputs that share a scale: the first of these that divides them all; where none does, a row."""
 KEPT_PARTS = ("gate", "shared_expert_gate")
 """Matrices of a layer that choose and weigh experts: small, and each of their numbers decides."""
 
@@ -56,9 +56,11 @@ def row_step(bits: int) -> int:
     return 128 // bits
 
 
-def choose_group_size(num_inputs: int) -> int | None:
-    """The inputs that share a scale where a matrix has so many; None where it cannot be rounded."""
-    return next((size for size in GROUP_SIZES if num_inputs % size == 0), None)
+def choose_group_size(num_inputs: int, bits: int) -> int | None:
+    """The inputs that share a scale where a matrix has so many, 0 for all of them; None where it
+    cannot be rounded."""
+    row = None if num_inputs % row_step(bits) else 0
+    return next((size for size in GROUP_SIZES if num_inputs % size == 0), row)
 
 
 def rounds_part(part: str) -> bool:
@@ -74,16 +76,18 @@ def has_zeros(bits: int) -> bool:
 def choose_grid(config: ModelConfig, quantization: str, dtype_bytes: int) -> Grid | None:
     """The grid of all rounded matrices, by the smallest group any has; None where none is rounded.
 
+    Rows are larger than any group, so theirs is the grid only where all have one scale each.
+
     Raises: ValueError where a matrix has no group, which unrounded_inputs tells beforehand.
     """
     bits = ROUNDED_BITS.get(quantization)
     if bits is None:
         return None
-    groups = [choose_group_size(inputs) for inputs in list_inputs(config)]
-    sizes = [size for size in groups if size is not None]
-    if len(sizes) < len(groups):
+    groups = [choose_group_size(inputs, bits) for inputs in list_inputs(config)]
+    if None in groups:
         raise ValueError(f"a matrix has no group of {' or '.join(map(str, GROUP_SIZES))} inputs")
-    return Grid(bits, min(sizes), has_zeros(bits), dtype_bytes)
+    smallest = min((size for size in groups if size), default=0)
+    return Grid(bits, smallest, has_zeros(bits), dtype_bytes)
 
 
 def stored_grid(config: ModelConfig) -> Grid | None:
@@ -112,9 +116,9 @@ GGML_GRIDS = {
 K-quants' scales multiplied out."""
 
 
-def unrounded_inputs(config: ModelConfig) -> int | None:
-    """The inputs of a matrix that no group divides; None where all can be rounded."""
-    return next((n for n in list_inputs(config) if choose_group_size(n) is None), None)
+def unrounded_inputs(config: ModelConfig, bits: int) -> int | None:
+    """The inputs of a matrix that cannot be rounded; None where all can."""
+    return next((n for n in list_inputs(config) if choose_group_size(n, bits) is None), None)
 
 
 def divides_groups(config: ModelConfig, tp: int, quantization: str) -> bool:
@@ -134,10 +138,17 @@ def cut_steps(config: ModelConfig, quantization: str) -> list[int]:
 
 
 def _cut_step(config: ModelConfig, inputs: int, quantization: str) -> int | None:
-    """Inputs that stay together in a matrix of so many; None where it cannot be rounded."""
+    """Inputs that stay together in a matrix of so many; None where it cannot be rounded.
+
+    A row that is rounded at load stays whole: its scale is that of all its inputs.
+    """
     if config.weight_bits:
         return config.weight_group_size or row_step(config.weight_bits)
-    return choose_group_size(inputs) if quantization in ROUNDED_BITS else 1
+    bits = ROUNDED_BITS.get(quantization)
+    if bits is None:
+        return 1
+    size = choose_group_size(inputs, bits)
+    return inputs if size == 0 else size
 
 
 def filling_elements(config: ModelConfig, tp: int, num_elements: int) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay_budget.inspection import Inspection, ModelConfig, WeightGroup
-from forebay_budget.rounding import unrounded_inputs
+from forebay_budget.rounding import ROUNDED_BITS, unrounded_inputs
 from forebay_budget.sizing import Demand, Fit, Misfit, size
 from forebay_budget.terms import admissible_tensor_parallel_sizes, held_tokens
 
@@ -65,6 +65,8 @@ def cases(draw: st.DrawFn) -> tuple[Inspection, Demand]:
     context = inspection.config.max_position_embeddings
     max_model_len = draw(st.none() | st.integers(1, context))
     is_gpu = draw(st.booleans())
+    config = inspection.config
+    possible = [form for form, bits in ROUNDED_BITS.items() if not unrounded_inputs(config, bits)]
     demand = Demand(
         device="GPU" if is_gpu else "CPU",
         gpu_memory_bytes=draw(gpu_memories(inspection)) if is_gpu else None,
@@ -77,9 +79,7 @@ def cases(draw: st.DrawFn) -> tuple[Inspection, Demand]:
         if is_gpu
         else None,
         kv_cache_dtype=draw(st.sampled_from(["auto", "fp8", "int8", "int4"])),
-        quantization=draw(st.sampled_from(["None", "INT8", "INT4"]))
-        if unrounded_inputs(inspection.config) is None
-        else "None",
+        quantization=draw(st.sampled_from(["None", *possible])),
     )
     share = demand.gpu_memory_utilization
     if share and share * (demand.gpu_memory_bytes or 0) > (demand.budget_bytes or 0):

@@ -87,14 +87,15 @@ class MatrixFormats:
 
     def _round(self, name: str, weight: Tensor, num_inputs: int) -> QuantMatrix:
         """Round to nearest; a rank's part comes to the same numbers as in the whole matrix."""
-        bits, group_size = self._placement.rounded_bits or 0, choose_group_size(num_inputs)
+        bits = self._placement.rounded_bits or 8
+        group_size = choose_group_size(num_inputs, bits)
         if group_size is None:
             raise ModelError(
                 "UnsupportedQuantization",
                 f"{name} has {num_inputs} inputs, which no group of --quantization divides; "
                 "choose None.",
             )
-        rounded = quantise(weight, bits, group_size, symmetric=not has_zeros(bits))
+        rounded = quantise(weight, bits, group_size or None, symmetric=not has_zeros(bits))
         return _finite(rounded, name)
 
     def _empty(self, cut: Cut) -> Tensor:

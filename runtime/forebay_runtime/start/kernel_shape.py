@@ -74,7 +74,7 @@ def _rounded(sizes: ModelConfig, quantization: str) -> Iterator[Weights]:
         yield Weights()
         return
     for num_inputs in list_inputs(sizes):
-        group_size = choose_group_size(num_inputs)
+        group_size = choose_group_size(num_inputs, bits)
         if group_size is not None:
             yield Weights(_FORMATS[bits], group_size, has_zeros(bits))
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from forebay_budget.checkpoint import inspect_model
 from forebay_budget.inspection import ModelError
+from forebay_budget.rounding import divides_groups
 from forebay_budget.terms import weights_bytes
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig, StartError
@@ -36,7 +37,7 @@ def load(path: Path, **flags: Any) -> Engine:
 
 def round_weight(weight: torch.Tensor, bits: int) -> torch.Tensor:
     """To the nearest of each group's grid: an even one for bytes, with a zero for four bits."""
-    size = next(size for size in (128, 64, 32) if weight.shape[1] % size == 0)
+    size = next(size for size in (128, 64, 32, weight.shape[1]) if weight.shape[1] % size == 0)
     groups = weight.numpy().reshape(len(weight), -1, size)
     if bits == 8:
         scales = np.abs(groups).max(2, keepdims=True) / np.float32(127)
@@ -70,6 +71,23 @@ def test_answers_are_those_of_the_rounded_numbers(tmp_path: Path, family: str, b
     assert greedy_answers(engine, PROMPTS, NUM_TOKENS) == greedy_answers(
         load(rounded), PROMPTS, NUM_TOKENS
     )
+
+
+def test_rows_that_no_group_divides_have_one_scale_each(tmp_path: Path) -> None:
+    save_tiny(tmp_path / "plain", intermediate_size=176)
+    rounded = save_rounded(tmp_path / "plain", tmp_path / "rounded", 8)
+
+    engine = load(tmp_path / "plain", quantization="INT8")
+    assert greedy_answers(engine, PROMPTS, NUM_TOKENS) == greedy_answers(
+        load(rounded), PROMPTS, NUM_TOKENS
+    )
+
+
+def test_ranks_do_not_share_a_row_that_has_one_scale(tmp_path: Path) -> None:
+    save_tiny(tmp_path, intermediate_size=176)
+    config = inspect_model(tmp_path).config
+    assert not divides_groups(config, 2, "INT8")
+    assert divides_groups(config, 2, "None")
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -116,8 +134,8 @@ def test_a_matrix_that_no_group_divides_is_refused_before_it_is_read(tmp_path: P
     save_tiny(tmp_path, intermediate_size=150)
     with pytest.raises(
         StartError,
-        match="--quantization is INT4, but the model has matrices of 150 inputs, which groups of "
-        "128, 64, 32 do not divide; leave it out$",
+        match="--quantization is INT4, but the model has matrices of 150 inputs, which are neither "
+        "groups of 128, 64, 32 nor, for one scale a row, a multiple of 32; leave it out$",
     ):
         load(tmp_path, quantization="INT4")
 
