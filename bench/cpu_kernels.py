@@ -76,7 +76,9 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
     add("--shapes", nargs="+", choices=products.MODELS, default=["SmolLM2-135M", "1B"])
-    add("--formats", nargs="+", choices=[kept.name for kept in products.FORMATS])
+    names = [kept.name for kept in products.FORMATS]
+    shown = "; ".join(names)
+    add("--formats", nargs="+", choices=names, metavar="NAME", help=f"each quoted, of: {shown}")
     add("--batches", nargs="+", type=int, default=products.BATCHES)
     add("--no-torch", action="store_true", help="do not time torch's own operators")
     add("--model", type=Path, help="what whole steps are measured of")
