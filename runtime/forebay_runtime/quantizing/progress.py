@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TextIO
 
 from forebay_runtime.quantizing.conversion import LayerReport
@@ -15,7 +14,7 @@ class Progress:
     def __init__(self, num_layers: int, stream: TextIO | None = None) -> None:
         self._num_layers = num_layers
         self._stream = stream or sys.stderr
-        self._start = time.monotonic()
+        self._seconds = 0.0  # of the layers; what comes before them comes once
         self.worst: tuple[float, str] = (0.0, "")
         """The largest error of a matrix's outputs, and its module."""
 
@@ -26,8 +25,8 @@ class Progress:
     def note(self, layer: LayerReport) -> None:
         """A layer is done."""
         done = layer.number + 1
-        taken = time.monotonic() - self._start
-        left = taken / done * (self._num_layers - done)
+        self._seconds += layer.seconds
+        left = self._seconds / done * (self._num_layers - done)
         line = f"layer {done}/{self._num_layers}: {layer.seconds:.1f} s"
         if done < self._num_layers:
             line += f", about {_clock(left)} left"
