@@ -70,7 +70,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("bounds (shares, as 2%% or 0.02)")
+    group = parser.add_argument_group("bounds (shares, as 2% or 0.02)")
     for flag, text in (
         ("--max-perplexity-increase", "of perplexity, against the other model"),
         ("--max-lost-answers", "of all questions: right by the other model, no more by this one"),
