@@ -75,6 +75,6 @@ def _find_isa(library: ctypes.CDLL, asked: str) -> int:
     names = isa_names(library)
     if not names.get(asked, False):
         usable = ", ".join(name for name, is_usable in names.items() if is_usable)
-        why = "this processor or this build lacks" if asked in names else "there is no"
-        raise ValueError(f"{ISA_VARIABLE}={asked}: {why} such a set; possible here are {usable}")
+        why = "this processor or this build lacks it" if asked in names else "nobody knows it"
+        raise ValueError(f"{ISA_VARIABLE}={asked}: {why}; possible here are {usable}")
     return list(names).index(asked)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
 from forebay_kernels.choice import uses_triton
@@ -10,6 +12,8 @@ from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
 from forebay_runtime.models.placement import NativeForm
+
+logger = logging.getLogger(__name__)
 
 _BFLOAT16_ISAS = ("avx512_bf16",)
 """The sets of instructions that multiply bfloat16; others would widen it in each product."""
@@ -25,8 +29,14 @@ def choose_native(config: EngineConfig, described: Description) -> NativeForm | 
         library, is_interpreted = native(), uses_triton(torch.device("cpu"))
     except ValueError as error:
         raise StartError(str(error)) from error
-    # No kernel keeps float16; and whoever has Triton's on a CPU wants to see these.
-    if library is None or config.dtype == "float16" or is_interpreted:
+    # Whoever has Triton's on a CPU wants to see these.
+    if library is None or is_interpreted:
+        return None
+    if config.dtype == "float16":
+        logger.info(
+            "Recorded no steps, torch's operators run them: the CPU's own kernels compute nothing "
+            "in float16"
+        )
         return None
     name = config.dtype
     if name == "auto":
