@@ -93,9 +93,9 @@ def _fits(case: Case, option: Nearest) -> bool:
     return is_meant and (choose_split(changed) or spread_layers(changed)) is not None
 
 
-def _ways(case: Case) -> list[tuple[Case, int]]:
-    """How the model may be spread: the case with each number of stages, by tensor parallelism."""
-    return [(each, tp) for each in (case, *list_spread(case)) for tp in each.sizes()]
+def _with_stages(case: Case) -> list[Case]:
+    """The case with each number of stages that it may have."""
+    return [case, *list_spread(case)]
 
 
 def _change(case: Case, **changes: Any) -> Case:
@@ -103,14 +103,14 @@ def _change(case: Case, **changes: Any) -> Case:
 
 
 def _single_changes(case: Case) -> Iterator[Nearest]:
-    demand = case.demand
+    demand, cases = case.demand, _with_stages(case)
     if demand.max_num_seqs is not None:
         length = demand.max_model_len or case.least_model_len
-        num_seqs = max(each.most_seqs(tp, length) for each, tp in _ways(case))
+        num_seqs = max(each.most_seqs(tp, length) for each in cases for tp in each.sizes())
         if num_seqs > 0:
             yield _one("max_num_seqs", num_seqs)
     if demand.max_model_len is not None:
-        length = max(each.longest(tp) for each, tp in _ways(case))
+        length = max(each.longest(tp) for each in cases for tp in each.sizes())
         if length > 0:
             yield _one("max_model_len", length)
     if demand.budget_bytes is not None:
@@ -124,7 +124,7 @@ def _larger_budget(case: Case) -> Iterator[Nearest]:
     free = _change(case, budget_bytes=None)
     needed = [
         split.num_gpus * split.needed_bytes
-        for each in (free, *list_spread(free))
+        for each in _with_stages(free)
         for split in _least_splits(each)
         if case.demand.device == "CPU" or split.needed_bytes <= _cap_bytes(free, split.tp)
     ]

@@ -7,7 +7,6 @@ original model has there, so that it makes good what they lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
@@ -122,9 +121,8 @@ class LayerRounding:
 
     def _is_skipped(self, names: tuple[str, ...]) -> bool:
         """Engines hold matrices of the same inputs as one, so all of them are skipped, or none."""
-        modules = [self._tensors.matrices[name].name for name in names]
-        patterns = self._method.recipe.skipped
-        return any(fnmatchcase(module, pattern) for module in modules for pattern in patterns)
+        recipe = self._method.recipe
+        return any(recipe.skips(self._tensors.matrices[name].name) for name in names)
 
     def _fold_into_norm(self, name: str) -> Callable[[Tensor], None]:
         def fold(factors: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 Method = Literal["awq", "gptq", "rtn"]
@@ -32,6 +33,10 @@ class Recipe:
     def is_calibrated(self) -> bool:
         """Does it look at what goes through the model?"""
         return self.method != "rtn"
+
+    def skips(self, module: str) -> bool:
+        """Does a module of this name stay as it is?"""
+        return any(fnmatchcase(module, pattern) for pattern in self.skipped)
 
     @property
     def layout(self) -> Literal["awq", "gptq"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -80,9 +80,11 @@ def check_model(described: Description, recipe: Recipe) -> None:
             "serve it by --quantization INT4 or INT8, which rounds it at load"
         )
     matrices = _matrices(described.blueprint)
-    rounded = {name: inputs for name, inputs in matrices.items() if not _is_skipped(name, recipe)}
-    _check_skipped(list(matrices), rounded, recipe)
-    _check_groups(sorted(set(rounded.values())), recipe)
+    _check_skipped(list(matrices), recipe)
+    rounded = {inputs for name, inputs in matrices.items() if not recipe.skips(name)}
+    if not rounded:
+        raise QuantizeError("--skip leaves nothing to quantise; name fewer modules")
+    _check_groups(sorted(rounded), recipe)
 
 
 def check_samples(samples: Sequence[Sequence[int]], sizes: ModelConfig) -> None:
@@ -113,20 +115,14 @@ def _matrices(blueprint: Blueprint) -> dict[str, int]:
     }
 
 
-def _is_skipped(name: str, recipe: Recipe) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in recipe.skipped)
-
-
-def _check_skipped(names: Sequence[str], rounded: Container[str], recipe: Recipe) -> None:
-    """A pattern that finds nothing was meant to; and without a matrix nothing is to be done."""
+def _check_skipped(names: Sequence[str], recipe: Recipe) -> None:
+    """A pattern that finds nothing was meant to."""
     for pattern in recipe.skipped:
         if not any(fnmatchcase(name, pattern) for name in (*names, *_NEVER_ROUNDED)):
             raise QuantizeError(
                 f"--skip {pattern} names none of the model's modules, which are called like "
                 f"{names[0]}"
             )
-    if not any(name in rounded for name in names):
-        raise QuantizeError("--skip leaves nothing to quantise; name fewer modules")
 
 
 def _check_groups(all_inputs: Sequence[int], recipe: Recipe) -> None:
