@@ -34,9 +34,13 @@ def user(served: ServedModel) -> openai.OpenAI:
 
 @pytest.fixture(scope="module")
 def float32_user(served: ServedModel) -> openai.OpenAI:
-    """The same client, once the model rounds nothing that it computes with."""
+    """The same client, once the model rounds nothing that it computes with.
+
+    A service is ready while the old pod, which answers as before, leaves; wait until it has left.
+    """
     served.patch({"spec": {"engine": {"dtype": "float32"}}})
     served.wait_ready()
+    served.wait_pods(1)
     return openai.OpenAI(base_url=served.base_url(), api_key="none", max_retries=0)
 
 
