@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cpu_parts.limits import least_seconds
 from cpu_parts.row import Row
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import CodeScales, PackedMatrix, pack_codes, pack_dense
 from forebay_kernels.cpu.product import Product
 from forebay_kernels.cpu.workspace import own_workspace
@@ -38,7 +39,7 @@ class Format:
     name: str
     build: Callable[[int, int], PackedMatrix]
     kind: str
-    form: str = "rounded"
+    input_form: InputForm = InputForm.ROUNDED
     torch_dtype: torch.dtype = torch.float32
 
 
@@ -94,7 +95,7 @@ FORMATS = (
     Format("4 bit, groups of 32", _codes(4, 32), "int8"),
     Format("4 bit with mins, groups of 32", _codes(4, 32, has_mins=True), "int8"),
     Format("4 bit, groups of 128", _codes(4, 128), "int8"),
-    Format("4 bit, exact inputs", _codes(4, 32), "float32", form="exact"),
+    Format("4 bit, exact inputs", _codes(4, 32), "float32", input_form=InputForm.EXACT),
 )
 
 
@@ -127,7 +128,7 @@ def _time(
     x = torch.randn(batch, shape.num_inputs)
     outs = torch.empty(batch, shape.num_outputs)
     workspace = own_workspace()
-    products = [Product(each, x, outs, form=kept.form) for each in copies]
+    products = [Product(each, x, outs, input_form=kept.input_form) for each in copies]
 
     def run() -> None:
         for product in products:

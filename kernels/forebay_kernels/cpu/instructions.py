@@ -126,7 +126,7 @@ class LinearProduct(Instruction):
         ("x_stride", _INT),
         ("out_stride", _INT),
         ("adds", _INT),
-        ("is_exact", _INT),
+        ("input_form", _INT),
         ("matrix", _POINTER),
         ("bias", _POINTER),
         ("x", _POINTER),

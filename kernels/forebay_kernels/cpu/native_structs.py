@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+from enum import IntEnum
 
 FORMATS = ("float32", "bfloat16", "codes")
 ZERO_KINDS = ("middle", "integers", "mins")
-FORMS = ("rounded", "exact")
+
+
+class InputForm(IntEnum):
+    """What a product takes its inputs as.
+
+    ROUNDED: to what the processor is quickest with, eight bits for codes, bfloat16 for bfloat16.
+    EXACT: float32, and weights become float32.
+    """
+
+    ROUNDED = 0
+    EXACT = 1
 
 
 class NativeMatrix(ctypes.Structure):
@@ -40,7 +51,7 @@ class NativeCall(ctypes.Structure):
         ("out", ctypes.c_void_p),
         ("out_stride", ctypes.c_int64),
         ("adds", ctypes.c_bool),
-        ("form", ctypes.c_int32),
+        ("input_form", ctypes.c_int32),
     ]
 
 

@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from forebay_kernels.cpu.native_structs import FORMS, NativeCall
+from forebay_kernels.cpu.native_structs import InputForm, NativeCall
 from forebay_kernels.cpu.packed_matrix import PackedMatrix
 from forebay_kernels.cpu.recorded import RecordedRows
 from forebay_kernels.cpu.workspace import Workspace, own_workspace
@@ -18,24 +18,26 @@ class CpuLinear:
 
     Shapes: x [T, I]; weight [N, I]; bias [N]; out [T, N]. Of another dtype than float32, x and out
     are converted. Of rows that are recorded it is an instruction, and what their program is told
-    counts rather than the form.
+    counts rather than input_form.
     """
 
     def __init__(
-        self, matrix: PackedMatrix, bias: Tensor | None = None, form: str = "rounded"
+        self,
+        matrix: PackedMatrix,
+        bias: Tensor | None = None,
+        input_form: InputForm = InputForm.ROUNDED,
     ) -> None:
-        """form: rounded, to what the processor is quickest with, or exact, as float32."""
         self.num_bytes = matrix.num_bytes + (bias.nbytes if bias is not None else 0)
         self.matrix = matrix
         self.bias = None if bias is None else bias.float().contiguous()
-        self._form = form
+        self._input_form = input_form
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
         if isinstance(x, RecordedRows):
             return x.then(x.program.linear(x.buffer, self.matrix, self.bias))
         out = torch.empty(x.shape[0], self.matrix.num_outputs)
-        multiply(self.matrix, _as_float(x), out, self.bias, form=self._form)
+        multiply(self.matrix, _as_float(x), out, self.bias, input_form=self._input_form)
         return out.to(x.dtype)
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -44,7 +46,7 @@ class CpuLinear:
             x.program.linear_add(residual.buffer, x.buffer, self.matrix, self.bias)
             return residual
         out = residual.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-        multiply(self.matrix, _as_float(x), out, self.bias, form=self._form, adds=True)
+        multiply(self.matrix, _as_float(x), out, self.bias, input_form=self._input_form, adds=True)
         return out.to(residual.dtype)
 
 
@@ -54,14 +56,14 @@ def multiply(
     out: Tensor,
     bias: Tensor | None = None,
     *,
-    form: str = "rounded",
+    input_form: InputForm = InputForm.ROUNDED,
     adds: bool = False,
 ) -> None:
     """out = x @ weight.T + bias, or out += that, on the calling thread's workspace.
 
     Shapes: x [T, I], out [T, N], bias [N], float32, the last dimension contiguous.
     """
-    product = Product(matrix, x, out, bias, form=form, adds=adds)
+    product = Product(matrix, x, out, bias, input_form=input_form, adds=adds)
     product.run(own_workspace())
 
 
@@ -75,7 +77,7 @@ class Product:
         out: Tensor,
         bias: Tensor | None = None,
         *,
-        form: str = "rounded",
+        input_form: InputForm = InputForm.ROUNDED,
         adds: bool = False,
     ) -> None:
         """Raises: ValueError if shapes, strides or dtypes are not as multiply tells."""
@@ -94,7 +96,7 @@ class Product:
             out=out.data_ptr(),
             out_stride=out.stride(0),
             adds=adds,
-            form=FORMS.index(form),
+            input_form=input_form,
         )
 
     def run(self, workspace: Workspace) -> None:

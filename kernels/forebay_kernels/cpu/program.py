@@ -18,6 +18,7 @@ from forebay_kernels.cpu import instructions
 from forebay_kernels.cpu.buffer_places import ALIGNMENT
 from forebay_kernels.cpu.instruction_list import Buffer, InstructionList, NativeProgram
 from forebay_kernels.cpu.instructions import NUMBER_OF_DTYPE, Gate, Instruction, KvCache
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import PackedMatrix
 from forebay_kernels.cpu.step import Limits, Step, StepArrays
 from forebay_kernels.cpu.thread_pool import ThreadPool
@@ -41,13 +42,12 @@ class Program:
         max_sampled: int,
         pool: ThreadPool,
         *,
-        is_exact: bool = False,
+        input_form: InputForm = InputForm.ROUNDED,
     ) -> None:
-        """is_exact: products take inputs as they are; else rounded to what is quickest."""
         self._max_rows = {False: max_tokens, True: max_sampled}
         self._max_seqs = max_seqs
         self._pool = pool
-        self._is_exact = is_exact
+        self._input_form = input_form
         self._instructions = InstructionList()
         self._kept: list[object] = []
         self._as_floats: dict[int, Tensor] = {}
@@ -271,7 +271,7 @@ class Program:
             x_stride=x.width,
             out_stride=out.width,
             adds=adds,
-            is_exact=self._is_exact,
+            input_form=self._input_form,
             matrix=ctypes.addressof(matrix.native),
             bias=None if bias is None else self._floats(bias),
         )

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 import torch
 
 from forebay_kernels import ops
+from forebay_kernels.cpu.native_structs import InputForm
 
 
 @dataclass(frozen=True)
 class NativeForm:
     """How a CPU's own kernels keep what is not packed, and compute.
 
-    dtype: of plain matrices, float32 or bfloat16. is_exact: inputs of products stay float32; else
-    they are rounded to what the processor is quickest with. num_threads: that share the work.
+    dtype: of plain matrices, float32 or bfloat16. input_form: of products. num_threads: that share
+    the work.
     """
 
     dtype: torch.dtype
-    is_exact: bool
+    input_form: InputForm
     num_threads: int
 
 

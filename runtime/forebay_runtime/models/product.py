@@ -14,6 +14,7 @@ from torch import Tensor
 
 from forebay_kernels import code_matrix, ops
 from forebay_kernels.code_matrix import CodeMatrix
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_coded, pack_dense, pack_quant
 from forebay_kernels.cpu.product import CpuLinear
 from forebay_kernels.quant_matrix import QuantMatrix, can_merge, merge_rows
@@ -159,8 +160,7 @@ def _build(matrices: list[Matrix], bias: Tensor | None, form: ProductForm) -> Pr
 def _native_product(
     matrix: PackedMatrix, bias: Tensor | None, native: NativeForm | None
 ) -> CpuLinear:
-    is_exact = native is None or native.is_exact
-    return CpuLinear(matrix, bias, "exact" if is_exact else "rounded")
+    return CpuLinear(matrix, bias, InputForm.EXACT if native is None else native.input_form)
 
 
 def _num_rows(matrix: Matrix) -> int:

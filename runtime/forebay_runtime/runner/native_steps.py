@@ -56,7 +56,7 @@ class RecordedModel:
             limits.max_num_seqs,
             limits.max_num_sampled,
             pool,
-            is_exact=form.is_exact,
+            input_form=form.input_form,
         )
         ids, plan = RecordedIds(program), cast(ops.AttentionPlan, RecordedPlan())
         hidden = _rows(model.hidden_states(ids, ids, plan, cache, num_layers))
@@ -150,7 +150,7 @@ def record_steps(model: Decoder, cache: KvCache, limits: Limits) -> NativeSteps 
         steps.instruction_set,
         form.num_threads,
         str(form.dtype).removeprefix("torch."),
-        "exact" if form.is_exact else "rounded",
+        form.input_form.name.lower(),
     )
     return steps
 

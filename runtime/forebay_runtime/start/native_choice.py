@@ -8,6 +8,7 @@ import torch
 
 from forebay_kernels.choice import uses_triton
 from forebay_kernels.cpu.library import isa_in_use, native
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.usable_cpus import usable_cpus
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description
@@ -43,7 +44,8 @@ def choose_native(config: EngineConfig, described: Description) -> NativeForm | 
         is_quick = isa_in_use(library) in _BFLOAT16_ISAS
         name = "bfloat16" if is_quick and _is_bfloat16(described) else "float32"
     num_threads = max(1, usable_cpus() // config.num_ranks)
-    return NativeForm(getattr(torch, name), config.dtype == "float32", num_threads)
+    input_form = InputForm.EXACT if config.dtype == "float32" else InputForm.ROUNDED
+    return NativeForm(getattr(torch, name), input_form, num_threads)
 
 
 def _is_bfloat16(described: Description) -> bool:

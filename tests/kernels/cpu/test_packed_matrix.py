@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import (
     CodeScales,
     pack_codes,
@@ -29,27 +30,27 @@ def test_a_matrix_packed_for_other_devices_stands_for_the_same(
     torch.testing.assert_close(packed.dequantised(), matrix.dequantised(torch.float32))
 
 
-@pytest.mark.parametrize("form", ["rounded", "exact"])
+@pytest.mark.parametrize("input_form", InputForm, ids=lambda form: form.name)
 @pytest.mark.parametrize("num_rows", [1, 9])
-def test_inputs_stored_in_another_order_are_gathered(num_rows: int, form: str) -> None:
+def test_inputs_stored_in_another_order_are_gathered(num_rows: int, input_form: InputForm) -> None:
     order = torch.cat([torch.randperm(96), torch.randint(0, 96, (32,))])
     coded = random_codes(Coding(4, 32, "middle"), 40, 128)
     ordered = torch.zeros(40, 96, dtype=torch.float64).index_add_(1, order, coded.weight)
     packed = replace(coded.packed, num_inputs=96, input_order=order.to(torch.int32))
     torch.testing.assert_close(packed.dequantised(), ordered.float())
     x = torch.randn(num_rows, 96)
-    plain = CpuLinear(coded.packed, form=form)(x[:, order])
-    assert torch.equal(CpuLinear(packed, form=form)(x), plain)
+    plain = CpuLinear(coded.packed, input_form=input_form)(x[:, order])
+    assert torch.equal(CpuLinear(packed, input_form=input_form)(x), plain)
 
 
 @pytest.mark.parametrize("num_outputs", [16, 33])
-@pytest.mark.parametrize("form", ["rounded", "exact"])
-def test_a_product_is_added_to_what_was_there(num_outputs: int, form: str) -> None:
+@pytest.mark.parametrize("input_form", InputForm, ids=lambda form: form.name)
+def test_a_product_is_added_to_what_was_there(num_outputs: int, input_form: InputForm) -> None:
     packed = random_codes(Coding(4, 32, "middle"), num_outputs, 96).packed
     x, bias, residual = torch.randn(5, 96), torch.randn(num_outputs), torch.randn(5, num_outputs)
-    linear = CpuLinear(packed, bias, form)
+    linear = CpuLinear(packed, bias, input_form)
     assert torch.equal(linear.add_to(residual, x), residual + linear(x))
-    assert torch.equal(linear(x), CpuLinear(packed, form=form)(x) + bias)
+    assert torch.equal(linear(x), CpuLinear(packed, input_form=input_form)(x) + bias)
 
 
 def test_rows_may_lie_in_wider_ones() -> None:

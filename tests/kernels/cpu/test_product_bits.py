@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import PackedMatrix, pack_dense
 from forebay_kernels.cpu.product import CpuLinear, Product
 from forebay_kernels.cpu.thread_pool import ThreadPool
@@ -40,27 +41,29 @@ def isa(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def _run(matrix: PackedMatrix, x: Tensor, form: str, workspace: Workspace) -> Tensor:
+def _run(matrix: PackedMatrix, x: Tensor, input_form: InputForm, workspace: Workspace) -> Tensor:
     out = torch.empty(x.shape[0], matrix.num_outputs)
-    Product(matrix, x, out, form=form).run(workspace)
+    Product(matrix, x, out, input_form=input_form).run(workspace)
     return out
 
 
-@pytest.mark.parametrize("form", ["rounded", "exact"])
+@pytest.mark.parametrize("input_form", InputForm, ids=lambda form: form.name)
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
 def test_a_row_is_the_same_alone_and_among_others(
-    isa: str, maker: Callable[[], PackedMatrix], form: str
+    isa: str, maker: Callable[[], PackedMatrix], input_form: InputForm
 ) -> None:
     matrix = maker()
     x = torch.randn(200, matrix.num_inputs)
     alone, together = Workspace(ThreadPool(1)), Workspace(ThreadPool(3))
     with instructions(isa):
-        whole = _run(matrix, x, form, together)
+        whole = _run(matrix, x, input_form, together)
         for num_rows in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 25, 64, 67):
             start = num_rows % 7
             part = x[start : start + num_rows]
             for workspace in (alone, together):
-                assert torch.equal(_run(matrix, part, form, workspace), whole[start:][:num_rows])
+                assert torch.equal(
+                    _run(matrix, part, input_form, workspace), whole[start:][:num_rows]
+                )
 
 
 @pytest.mark.parametrize("num_threads", [2, 5, 16])
@@ -71,21 +74,21 @@ def test_every_part_of_a_split_product_is_computed(num_outputs: int, num_threads
     for num_rows in (1, 5, 47, 49, 100, 383, 385, 1000):
         x = torch.randn(num_rows, 64)
         with together.awake():
-            out = _run(matrix, x, "rounded", together)
-        assert torch.equal(out, _run(matrix, x, "rounded", alone))
+            out = _run(matrix, x, InputForm.ROUNDED, together)
+        assert torch.equal(out, _run(matrix, x, InputForm.ROUNDED, alone))
 
 
-@pytest.mark.parametrize("form", ["rounded", "exact"])
+@pytest.mark.parametrize("input_form", InputForm, ids=lambda form: form.name)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
 def test_what_is_no_number_stays_in_its_row(
-    isa: str, maker: Callable[[], PackedMatrix], bad: float, form: str
+    isa: str, maker: Callable[[], PackedMatrix], bad: float, input_form: InputForm
 ) -> None:
     matrix = maker()
     x = torch.randn(9, matrix.num_inputs)
     with_bad = x.clone()
     with_bad[4, 33] = bad
-    linear = CpuLinear(matrix, form=form)
+    linear = CpuLinear(matrix, input_form=input_form)
     with instructions(isa):
         out, clean = linear(with_bad), linear(x)
     assert not out[4].isfinite().any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import pack_dense
 from forebay_kernels.cpu.product import CpuLinear
 from product_oracle import (
@@ -57,7 +58,7 @@ def test_codes_by_exact_inputs_are_a_float32_product(isa: str, coding: Coding) -
     coded = random_codes(coding, num_outputs, num_inputs)
     x = torch.randn(num_rows, num_inputs)
     with instructions(isa):
-        out = CpuLinear(coded.packed, form="exact")(x)
+        out = CpuLinear(coded.packed, input_form=InputForm.EXACT)(x)
     assert error(out, x.double() @ coded.weight.T, coded.weight, x) < SINGLE_ERROR
 
 
@@ -72,17 +73,17 @@ def test_float32_weights_give_a_float32_product(
     assert error(out, x.double() @ weight.double().T, weight, x) < SINGLE_ERROR
 
 
-@pytest.mark.parametrize("form", ["rounded", "exact"])
+@pytest.mark.parametrize("input_form", InputForm, ids=lambda form: form.name)
 @pytest.mark.parametrize(("num_outputs", "num_inputs"), SHAPES)
 def test_bfloat16_weights_take_inputs_in_either_form(
-    isa: str, num_outputs: int, num_inputs: int, form: str
+    isa: str, num_outputs: int, num_inputs: int, input_form: InputForm
 ) -> None:
     weight = torch.randn(num_outputs, num_inputs).bfloat16()
     for num_rows in NUM_ROWS:
         x = torch.randn(num_rows, num_inputs)
         with instructions(isa):
-            out = CpuLinear(pack_dense(weight), form=form)(x)
-        taken = x.bfloat16() if form == "rounded" and isa == "avx512_bf16" else x
+            out = CpuLinear(pack_dense(weight), input_form=input_form)(x)
+        taken = x.bfloat16() if input_form == InputForm.ROUNDED and isa == "avx512_bf16" else x
         assert error(out, taken.double() @ weight.double().T, weight, x) < SINGLE_ERROR
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from forebay_budget.rounding import GGML_GRIDS
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.packed_matrix import PackedMatrix
 from forebay_runtime.loading.checkpoint import open_checkpoint
 from forebay_runtime.loading.description import Description, describe_model
@@ -20,7 +21,7 @@ from tiny_model import build_tiny, save_gguf
 
 CPU = torch.device("cpu")
 PLAIN = Placement(torch.float32, CPU)
-EXACT = Placement(torch.float32, CPU, native=NativeForm(torch.float32, True, 1))
+EXACT = Placement(torch.float32, CPU, native=NativeForm(torch.float32, InputForm.EXACT, 1))
 SIZES = {"tie_word_embeddings": True, "hidden_size": 256, "intermediate_size": 512, "head_dim": 32}
 QKV = {"q_proj": 256, "k_proj": 64, "v_proj": 64}
 

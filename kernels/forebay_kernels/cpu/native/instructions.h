@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kv_cache.h"
+#include "linear.h"
 
 namespace forebay {
 
@@ -53,8 +54,8 @@ struct RmsNorm : Instruction {
 struct LinearProduct : Instruction {
     int32_t x_stride;
     int32_t out_stride;
-    int32_t adds;      // to what out holds
-    int32_t is_exact;  // inputs stay float32
+    int32_t adds;  // to what out holds
+    InputForm input_form;
     const Matrix* matrix;
     const float* bias;  // [outputs] or null
     const float* x;     // [rows, x_stride]

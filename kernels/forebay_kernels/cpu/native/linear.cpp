@@ -183,7 +183,7 @@ void multiply_floats(const Matrix& matrix, const LinearCall& call, Pool& pool, S
 
 void linear(const Matrix& matrix, const LinearCall& call, Pool& pool, Scratch& scratch) {
     if (call.num_rows == 0) return;
-    const bool is_rounded = call.form == InputForm::rounded;
+    const bool is_rounded = call.input_form == InputForm::rounded;
     if (is_rounded && matrix.format == Format::codes) {
         multiply_codes(matrix, call, pool, scratch);
     } else if (is_rounded && matrix.format == Format::bfloat16 &&

@@ -12,6 +12,7 @@
 
 namespace forebay {
 
+// Mirrored by native_structs.py, as LinearCall is.
 enum class InputForm : int32_t {
     rounded,  // to what the processor is quickest with: eight bits for codes, bfloat16 for bfloat16
     exact,    // float32, and weights become float32
@@ -26,7 +27,7 @@ struct LinearCall {
     float* out;
     int64_t out_stride;
     bool adds;  // out += the product and bias, else out = them
-    InputForm form;
+    InputForm input_form;
 };
 
 void linear(const Matrix& matrix, const LinearCall& call, Pool& pool, Scratch& scratch);

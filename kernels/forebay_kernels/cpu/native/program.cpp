@@ -183,10 +183,8 @@ void Program::run(const RmsNorm& with, int num_rows, Pool& pool) {
 }
 
 void Program::run(const LinearProduct& with, int num_rows, Pool& pool) {
-    const LinearCall call = {with.x,         with.x_stride,
-                             num_rows,       with.bias,
-                             with.out,       with.out_stride,
-                             with.adds != 0, with.is_exact ? InputForm::exact : InputForm::rounded};
+    const LinearCall call = {with.x,   with.x_stride,   num_rows,       with.bias,
+                             with.out, with.out_stride, with.adds != 0, with.input_form};
     linear(*with.matrix, call, pool, scratch_);
 }
 

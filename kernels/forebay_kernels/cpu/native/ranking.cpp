@@ -21,20 +21,20 @@ struct Ranking {
 };
 
 // Memory that stays with a thread.
-struct Workspace {
+struct RankingMemory {
     std::vector<float> weights, blocks, bests;
     std::vector<double> sums;
     std::vector<int> tokens;
 };
 
-Workspace& own_workspace() {
-    static thread_local Workspace workspace;
-    return workspace;
+RankingMemory& own_memory() {
+    static thread_local RankingMemory memory;
+    return memory;
 }
 
 int count_blocks(int num_tokens) { return (num_tokens + block_tokens - 1) / block_tokens; }
 
-double log_of_sum(const float* scores, int num_tokens, float best, Workspace& work) {
+double log_of_sum(const float* scores, int num_tokens, float best, RankingMemory& work) {
     work.weights.resize(num_tokens);
     work.blocks.resize(count_blocks(num_tokens));
     work.sums.resize(count_blocks(num_tokens));
@@ -47,7 +47,7 @@ double log_of_sum(const float* scores, int num_tokens, float best, Workspace& wo
 
 // The num_top best tokens in falling order, of equals the first. At least as many as there are
 // blocks whose best is not less than a score are not less than it, so few need be put in order.
-void find_top(const float* scores, int num_tokens, int num_top, Workspace& work) {
+void find_top(const float* scores, int num_tokens, int num_top, RankingMemory& work) {
     const int num_blocks = count_blocks(num_tokens);
     work.blocks.resize(num_blocks);
     vocabulary_kernels().find_block_bests(scores, num_tokens, work.blocks.data());
@@ -84,7 +84,7 @@ void tell_nothing(int num_top, const Ranking& to) {
 }
 
 void rank(const float* scores, int num_tokens, int64_t token, int num_top, const Ranking& to) {
-    Workspace& work = own_workspace();
+    RankingMemory& work = own_memory();
     const VocabularyKernels& kernels = vocabulary_kernels();
     const float best = kernels.find_best(scores, num_tokens).score;
     if (std::isnan(best)) return tell_nothing(num_top, to);

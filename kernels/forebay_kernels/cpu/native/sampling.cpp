@@ -24,7 +24,7 @@ struct Draw {
 };
 
 // What a thread needs to draw; it stays, so that nothing is asked of the system within a step.
-struct Workspace {
+struct DrawingMemory {
     std::vector<float> weights, largest;
     std::vector<double> sums;
     Selection selection;
@@ -37,9 +37,9 @@ struct Workspace {
     }
 };
 
-Workspace& own_workspace() {
-    static thread_local Workspace workspace;
-    return workspace;
+DrawingMemory& own_memory() {
+    static thread_local DrawingMemory memory;
+    return memory;
 }
 
 double sum_of(const std::vector<double>& sums) {
@@ -49,7 +49,7 @@ double sum_of(const std::vector<double>& sums) {
 }
 
 // Of all tokens: of heats first, which are numbered past the tokens.
-int draw_of_all(const Workspace& work, int num_tokens, int64_t key) {
+int draw_of_all(const DrawingMemory& work, int num_tokens, int64_t key) {
     const int num_blocks = static_cast<int>(work.sums.size());
     const int num_heats = (num_blocks + heat_blocks - 1) / heat_blocks;
     Race heats(key);
@@ -68,7 +68,7 @@ int draw_of_all(const Workspace& work, int num_tokens, int64_t key) {
 }
 
 // Leaves the top_k best tokens, and of these the fewest that hold top_p of their weight.
-void choose_candidates(const Draw& draw, int num_tokens, Workspace& work) {
+void choose_candidates(const Draw& draw, int num_tokens, DrawingMemory& work) {
     const WeighedRow row = {work.weights.data(), work.largest.data(), num_tokens};
     Enough enough = {num_tokens, draw.top_p * sum_of(work.sums)};
     if (draw.top_k > 0) enough = {draw.top_k, __builtin_inf()};
@@ -79,7 +79,7 @@ void choose_candidates(const Draw& draw, int num_tokens, Workspace& work) {
 }
 
 int draw_token(const float* scores, int num_tokens, const Draw& draw) {
-    Workspace& work = own_workspace();
+    DrawingMemory& work = own_memory();
     work.fit(num_tokens);
     const VocabularyKernels& kernels = vocabulary_kernels();
     kernels.weigh(scores, num_tokens, kernels.find_best(scores, num_tokens).score, draw.temperature,

@@ -11,7 +11,6 @@ namespace FOREBAY_ISA {
 namespace {
 
 constexpr int pair_bytes = 64;
-constexpr int turn_inputs = 256;
 
 struct Pairs {
     const uint8_t* weights[tiles_at_once];  // of each tile [pairs][16][2]
@@ -76,7 +75,7 @@ void multiply_bfloat16(const Matrix& matrix, const uint16_t* x, int64_t stride, 
     Part some = part;
     for (int tile = part.first_tile; tile < part.end_tile; tile += tiles_at_once) {
         some.first_tile = tile;
-        Pairs pairs{{}, Turns(matrix, turn_inputs), fetched_ahead(matrix)};
+        Pairs pairs{{}, Turns(matrix, most_turn_inputs), fetched_ahead(matrix)};
         for (int t = 0; t < tiles_at_once; ++t) {
             pairs.weights[t] = matrix.tile(tile + t < part.end_tile ? tile + t : tile);
         }

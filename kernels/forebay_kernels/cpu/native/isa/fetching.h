@@ -18,6 +18,9 @@ inline int64_t fetched_ahead(const Matrix& matrix) {
     return tiles_bytes <= most_bytes ? tiles_bytes : short_bytes;
 }
 
+// How many inputs the nearest cache holds weights of.
+constexpr int most_turn_inputs = 256;
+
 // The same within long tiles that few rows are multiplied with: these are taken in turns of about
 // equal length, each of which fetches the next one, and the last the first of the next tiles. Then
 // only a thread's first turn comes from memory unannounced, and not its first tiles.

@@ -12,8 +12,7 @@ namespace forebay {
 namespace FOREBAY_ISA {
 namespace {
 
-constexpr int turn_inputs = 256;
-constexpr int64_t turn_floats = int64_t{turn_inputs} * tile_outputs;
+constexpr int64_t turn_floats = int64_t{most_turn_inputs} * tile_outputs;
 // Of weights that are read where they lie, for many rows: what the second cache holds.
 constexpr int long_turn_inputs = 1024;
 
@@ -209,7 +208,7 @@ inline void multiply_tiles(const Matrix& matrix, const Inputs& inputs, const Par
     const bool is_read = is_packed || matrix.format == Format::float32;
     const bool is_long =
         matrix.format == Format::float32 && part.end_row - part.first_row > float_rows_at_once;
-    const Turns turns(matrix, is_long ? long_turn_inputs : turn_inputs);
+    const Turns turns(matrix, is_long ? long_turn_inputs : most_turn_inputs);
     for (int first = 0; first < matrix.num_stored; first += turns.turn_inputs) {
         const int64_t ahead = is_long ? fetched_ahead(matrix) : turns.ahead(first);
         Turn turn{{}, turns.length(first), is_read ? ahead : 0};
