@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import re
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from serving.client import ask, build_post
 
 _SERVER = Path(__file__).parent / "host_parts/sleeping_server.py"
 _PROMPT_TOKENS = 128
@@ -36,34 +37,33 @@ def main() -> None:
     parser.add_argument("--chat", action="store_true", help="stream chats instead of completions")
     parser.add_argument("--top-p", type=float, default=None, help="sample; else greedy")
     args = parser.parse_args()
-    bodies = build_bodies(args.chat, args.steps, args.top_p)
+    streamed = build_streamed(args.chat, args.steps, args.top_p)
     print("| clients | loop, us a token | engine, us a step | a step waits, us |")
     print("|---|---|---|---|")
     with started_server(args.step_ms, max(args.num_clients)) as server:
-        asyncio.run(load(server, bodies, 2))
+        asyncio.run(load(server, streamed, 2))
         for num_clients in args.num_clients:
-            cost = measure(server, bodies, num_clients, args.step_ms / 1000)
+            cost = measure(server, streamed, num_clients, args.step_ms / 1000)
             print(f"| {num_clients} | {' | '.join(f'{us:.0f}' for us in vars(cost).values())} |")
 
 
 @dataclass(frozen=True)
-class Bodies:
-    """A path, and what is posted there."""
+class Streamed:
+    """A request for a stream of so many tokens."""
 
-    path: str
-    content: bytes
+    request: bytes
     num_tokens: int
 
 
-def build_bodies(is_chat: bool, num_tokens: int, top_p: float | None) -> Bodies:
-    """A streaming request of so many tokens."""
+def build_streamed(is_chat: bool, num_tokens: int, top_p: float | None) -> Streamed:
+    """A completion, or a chat."""
     text = "word " * (_PROMPT_TOKENS // 5)
     asked: dict[str, object] = {"model": "bench", "stream": True, "max_tokens": num_tokens}
     asked |= {"temperature": 0} if top_p is None else {"temperature": 0.8, "top_p": top_p}
     if is_chat:
         asked["messages"] = [{"role": "user", "content": text}]
-        return Bodies("/v1/chat/completions", json.dumps(asked).encode(), num_tokens)
-    return Bodies("/v1/completions", json.dumps(asked | {"prompt": text}).encode(), num_tokens)
+        return Streamed(build_post("/v1/chat/completions", asked), num_tokens)
+    return Streamed(build_post("/v1/completions", asked | {"prompt": text}), num_tokens)
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,11 @@ class Cost:
     wait_us: float
 
 
-def measure(server: Server, bodies: Bodies, num_clients: int, step_seconds: float) -> Cost:
+def measure(server: Server, streamed: Streamed, num_clients: int, step_seconds: float) -> Cost:
     """Stream to so many clients at once; their prompts and heads count too."""
     before = server.read()
-    asyncio.run(load(server, bodies, num_clients))
-    spent, num_steps = server.read().since(before), bodies.num_tokens
+    asyncio.run(load(server, streamed, num_clients))
+    spent, num_steps = server.read().since(before), streamed.num_tokens
     waited = spent.clock - spent.engine - spent.engine_queued - num_steps * step_seconds
     return Cost(
         1e6 * spent.loop / (num_steps * num_clients),
@@ -155,30 +155,15 @@ def measure(server: Server, bodies: Bodies, num_clients: int, step_seconds: floa
     )
 
 
-async def load(server: Server, bodies: Bodies, num_clients: int) -> None:
+async def load(server: Server, streamed: Streamed, num_clients: int) -> None:
     """Post so many requests at once and read their streams to the end."""
-    nums = await asyncio.gather(*(stream(server.port, bodies) for _ in range(num_clients)))
-    if min(nums) < bodies.num_tokens // 2:
+    asking = (ask(server.port, streamed.request) for _ in range(num_clients))
+    nums = [
+        b"".join(data for _, data in arrivals).count(b"data: ")
+        for _, arrivals in await asyncio.gather(*asking)
+    ]
+    if min(nums) < streamed.num_tokens // 2:
         raise RuntimeError(f"streams ended early: {nums}")
-
-
-async def stream(port: int, bodies: Bodies) -> int:
-    """The number of events of one stream."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = (
-        f"POST {bodies.path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(bodies.content)}\r\n\r\n"
-    )
-    writer.write(head.encode() + bodies.content)
-    num_events, end = 0, b""
-    while not end.endswith(b"0\r\n\r\n"):
-        content = await reader.read(65536)
-        if not content:
-            raise RuntimeError("the server closed a stream")
-        num_events += content.count(b"data: ")
-        end = (end + content)[-8:]
-    writer.close()
-    return num_events
 
 
 if __name__ == "__main__":

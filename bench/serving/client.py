@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -67,7 +67,8 @@ async def ask(port: int, request: bytes) -> Heard:
 
 def build_request(prompt: str, num_tokens: int, model: str) -> bytes:
     """A streamed completion of exactly so many tokens."""
-    body = json.dumps(
+    return build_post(
+        "/v1/completions",
         {
             "model": model,
             "prompt": prompt,
@@ -76,10 +77,15 @@ def build_request(prompt: str, num_tokens: int, model: str) -> bytes:
             "stream": True,
             "ignore_eos": True,
             "stream_options": {"include_usage": True},
-        }
-    ).encode()
+        },
+    )
+
+
+def build_post(path: str, asked: Mapping[str, object]) -> bytes:
+    """A request of JSON."""
+    body = json.dumps(asked).encode()
     head = (
-        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
