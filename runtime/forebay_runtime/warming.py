@@ -59,7 +59,7 @@ class Warming:
             capture_graphs(self.runner)
             if draft is not None:
                 capture_graphs(draft.runner)
-                draft.runner.shapes.end_warm_up()
+                draft.runner.end_warm_up()
                 self.runner.shapes.watch(lambda: draft.runner.num_cold)
         slowest_seconds = warmup.end_warm_up(self.runner, self.stages)
         self.ensemble.expect_steps(slowest_seconds)

@@ -128,6 +128,12 @@ class ModelRunner:
                     return self._replay(self._graphs, size, inputs)
             return self._launch(inputs, num_layers)
 
+    def end_warm_up(self) -> None:
+        """From here on what is new is cold, and steps are of all layers."""
+        self.shapes.end_warm_up()
+        if self._native is not None:
+            self._native.end_warm_up()
+
     def capture_graphs(self) -> None:
         """Capture decode steps of all sizes, if anything captures them."""
         graphs = self._graphs

@@ -128,11 +128,14 @@ class NativeSteps:
             carried = samples.numpy()[inputs.carried]
             token_ids = np.where(inputs.carried >= 0, carried, token_ids)
         if num_layers is None:
-            self._few = None
             return self._whole.run(inputs, token_ids)
         if self._few is None:
             self._few = self._record(num_layers)
         return self._few.run(inputs, token_ids)
+
+    def end_warm_up(self) -> None:
+        """From here on, steps are of all layers."""
+        self._few = None
 
 
 def record_steps(model: Decoder, cache: KvCache, limits: Limits) -> NativeSteps | None:

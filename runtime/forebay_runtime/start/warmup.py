@@ -80,12 +80,12 @@ def end_warm_up(runner: ModelRunner, stages: Sequence[range]) -> float:
 
     stages: the layers of each, which take turns within a step.
     """
-    runner.shapes.end_warm_up()
     batch = _prefill_batch(runner.limits, _most_tokens(runner.limits))
     start = read_clock()
     # A GPU has only been told of the step when run returns.
     runner.run(batch, num_layers=1).find_broken()
     elapsed_seconds = read_clock() - start
+    runner.end_warm_up()
     layers = runner.model.config.blueprint.layers
     # Each stage ran one layer of each kind that it has.
     num_run = sum(len(set(layers[stage.start : stage.stop])) for stage in stages)
