@@ -6,14 +6,20 @@ threads that are throttled. Imports no torch, whose threads depend on it.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 _PROC = Path("/proc/self")
 _UNLIMITED = ("max", "-1")
+_THREADS_VARIABLE = "OMP_NUM_THREADS"
+
+logger = logging.getLogger(__name__)
 
 
 def usable_cpus() -> int:
@@ -24,11 +30,30 @@ def usable_cpus() -> int:
     left of 1.25 is the server's.
     """
     num_allowed = len(os.sched_getaffinity(0))
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdecimal() and int(asked):
-        num_allowed = min(num_allowed, int(asked))
+    asked = _to_threads(os.environ.get(_THREADS_VARIABLE, ""))
+    if asked is not None:
+        num_allowed = min(num_allowed, asked)
     quota = read_quota(_PROC)
     return num_allowed if quota is None else max(1, min(num_allowed, math.floor(quota + 0.5)))
+
+
+@cache
+def _to_threads(text: str) -> int | None:
+    """The threads that OMP_NUM_THREADS asks for; None where it asks for none, which is told once.
+
+    Of a list, one number a level of nesting, the first: nothing here is nested.
+    """
+    levels = [level.strip() for level in text.split(",")]
+    if all(re.fullmatch("0*[1-9][0-9]{0,8}", level) for level in levels):
+        return int(levels[0])
+    if text.strip():
+        logger.warning(
+            "Passed over %s=%s: it must be a whole number of at least 1, or a list of them; as "
+            "many threads compute as the CPUs allow",
+            _THREADS_VARIABLE,
+            text[:40],
+        )
+    return None
 
 
 def read_quota(proc: Path) -> float | None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from forebay_budget.inspection import ModelError
 from forebay_runtime.config import StartError
 from forebay_runtime.ending import run_until_ended
 
@@ -147,11 +148,22 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
 
     prepare_libraries()
     try:
-        from forebay_runtime.server.loader import load_model
+        from forebay_runtime.server.last_words import speak_last_words
+        from forebay_runtime.server.loader import describe_local, load_model
         from forebay_runtime.server.process import leave, run_server
+        from forebay_runtime.server.service import Listener, Model
     except ModuleNotFoundError as exc:
         return _refuse_without(exc, "serve")
-    leave(run_server(options, lambda told: load_model(parsed.model, config, options, told)))
+    try:
+        described = describe_local(parsed.model, config)
+    except (ModelError, StartError) as exc:
+        speak_last_words(str(exc), options.termination_log)
+        return 1
+
+    def load(listener: Listener) -> Model:
+        return load_model(parsed.model, config, options, listener, described)
+
+    leave(run_server(options, load))
 
 
 def _refuse_without(missing: ModuleNotFoundError, command: str) -> int:

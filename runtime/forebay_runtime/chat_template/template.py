@@ -40,6 +40,11 @@ class ChatTemplate:
         """The text of all of them, for its markers."""
         self._compiled = {name: _compile(text) for name, text in sources.items()}
 
+    @property
+    def fault(self) -> str | None:
+        """Why chats are refused although the model has a template: the first that is broken."""
+        return next((each for each in self._compiled.values() if isinstance(each, str)), None)
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],

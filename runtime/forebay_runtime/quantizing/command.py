@@ -65,6 +65,8 @@ def quantize(settings: QuantizeSettings) -> None:
     progress = Progress(described.inspection.config.num_layers)
     for leftover in output.leftovers:
         progress.say(f"{leftover} is of another run; remove it, if that was killed")
+    if template.fault is not None:
+        progress.say(f"{template.fault}; it is written as it is, and chats will be refused by it")
     progress.say(_describe(settings, described.inspection, samples))
     conversion = Conversion(source, recipe, _dtype(settings, source), device)
     with output:

@@ -8,6 +8,7 @@ from pathlib import Path
 from forebay_runtime.config import DEVICES
 from forebay_runtime.number_formats import DTYPES
 from forebay_runtime.quantizing.recipe import METHODS, Recipe
+from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.sampling import DEFAULT_SAMPLES, Sampling
 from forebay_runtime.quantizing.settings import GROUP_SIZES, QuantizeSettings
 
@@ -79,10 +80,9 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--damping",
         type=_share,
-        default=Recipe.damping,
         metavar="SHARE",
         help="with gptq: how far calibration is distrusted, of the inputs' mean moment "
-        "(%(default)s)",
+        f"({Recipe.damping})",
     )
     group.add_argument(
         "--skip",
@@ -108,16 +108,14 @@ def _add_calibration_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sequence-length",
         type=_count,
-        default=Sampling.sequence_length,
         metavar="TOKENS",
-        help="tokens of each sequence (%(default)s)",
+        help=f"tokens of each sequence ({Sampling.sequence_length})",
     )
     group.add_argument(
         "--seed",
         type=int,
-        default=Sampling.seed,
         metavar="N",
-        help="by which documents are shuffled; all else has no chance in it (%(default)s)",
+        help=f"by which documents are shuffled; all else has no chance in it ({Sampling.seed})",
     )
 
 
@@ -145,6 +143,7 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
 
     Raises: QuantizeError where flags do not go together.
     """
+    _refuse_unread(parsed)
     is_symmetric = parsed.symmetric
     if is_symmetric is None:
         is_symmetric = parsed.bits == 8
@@ -154,7 +153,7 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
         0 if parsed.group_size == "channel" else int(parsed.group_size),
         is_symmetric=is_symmetric,
         is_reordered=parsed.desc_act,
-        damping=parsed.damping,
+        damping=parsed.damping or Recipe.damping,
         skipped=tuple(parsed.skip),
     )
     return QuantizeSettings(
@@ -162,11 +161,28 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
         out=parsed.out,
         recipe=recipe,
         calibration=parsed.calibration,
-        sampling=Sampling(parsed.num_samples, parsed.sequence_length, parsed.seed),
+        sampling=Sampling(
+            parsed.num_samples,
+            parsed.sequence_length or Sampling.sequence_length,
+            Sampling.seed if parsed.seed is None else parsed.seed,
+        ),
         dtype=parsed.dtype,
         device=parsed.device,
         may_replace=parsed.force,
     )
+
+
+def _refuse_unread(parsed: argparse.Namespace) -> None:
+    """Raises: QuantizeError for a flag that the method never looks at."""
+    method = parsed.method
+    if parsed.damping is not None and method != "gptq":
+        raise QuantizeError("--damping is GPTQ's alone; leave it out, or choose gptq")
+    for name in ("num_samples", "sequence_length", "seed"):
+        if method == "rtn" and getattr(parsed, name) is not None:
+            raise QuantizeError(
+                f"--{name.replace('_', '-')} is of calibration, but --method rtn looks at no text; "
+                "leave it out, or choose --method awq or gptq"
+            )
 
 
 def _share(text: str) -> float:

@@ -7,41 +7,64 @@ answer while that takes its seconds.
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 from forebay_budget.gguf import read_gguf_header
+from forebay_budget.hub import parse_hub_uri
 from forebay_budget.locate import is_gguf
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.loading.description import describe_model
+from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.loading.hub import find_model
 from forebay_runtime.models.topology import Topology
 from forebay_runtime.parallel.followers import start_followers
 from forebay_runtime.server.draft_source import find_draft
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Listener, Model, Words
-from forebay_runtime.start.refusals import check_topology
+from forebay_runtime.start.refusals import check_length, check_topology
 from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
 
+logger = logging.getLogger(__name__)
+
+
+def describe_local(model: str, config: EngineConfig) -> Description | None:
+    """Read a model's headers before the port is opened; None where the hub has yet to be asked.
+
+    What they rule out is then told alone, and within a second.
+    Raises: ModelError or StartError.
+    """
+    if model.startswith("hf://"):
+        parse_hub_uri(model)
+        return None
+    return _describe(find_model(model), config)
+
 
 def load_model(
-    model: str, config: EngineConfig, options: ServeOptions, listener: Listener | None = None
+    model: str,
+    config: EngineConfig,
+    options: ServeOptions,
+    listener: Listener | None = None,
+    described: Description | None = None,
 ) -> Model:
     """Load the model; config's model_path is set to where it was found.
 
     listener: told when a rank that shares the model is lost, on a thread of its own.
+    described: what describe_local gave.
     Raises: ModelError, StartError, TokenizerError or RankLost with a sentence that leads to the
     cause.
     """
-    path = find_model(model)
-    _check_sizes(path, config)
+    # Before any rank is started for what the model cannot have.
+    described = described or _describe(find_model(model), config)
+    path = described.path
     # The other ranks first, as they have much to import.
     followers = start_followers(config, None if listener is None else listener.on_loss)
     # Then the tokenizer: it is quick, and where it is at fault nothing was loaded for nothing.
     tokenizer, template = read_text_parts(path, options.chat_template)
-    described = describe_model(path)
+    if template.fault is not None:
+        logger.warning("Found a fault by which chats will be refused: %s", template.fault)
     if listener is not None:
         sizes = described.inspection.config
         listener.on_words(Words(tokenizer, tokenizer.eos_token_ids, sizes.vocab_size))
@@ -56,15 +79,14 @@ def load_model(
     return Model(engine, tokenizer, template, config)
 
 
-def _check_sizes(path: Path, config: EngineConfig) -> None:
-    """Refuse parallel sizes that the model cannot have before any rank is started for them.
-
-    Raises: ModelError or StartError.
-    """
-    if config.num_ranks == 1:
-        return
+def _describe(path: Path, config: EngineConfig) -> Description:
+    """Raises: ModelError, or StartError for sizes that the model cannot have."""
+    described = describe_model(path)
+    sizes = described.inspection.config
     topology = Topology(config.tensor_parallel_size, config.pipeline_parallel_size)
-    check_topology(topology, describe_model(path).inspection.config, config.quantization)
+    check_topology(topology, sizes, config.quantization)
+    check_length(config.max_model_len, sizes.max_position_embeddings)
+    return described
 
 
 def read_text_parts(

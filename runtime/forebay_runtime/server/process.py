@@ -77,7 +77,8 @@ async def _serve(
     await serving
     service.close()
     service.loop.stop(_JOIN_SECONDS if code == 0 and service.is_warm else 0.0)
-    logger.info("Stopped code=%d", code)
+    if not service.was_refused:
+        logger.info("Stopped code=%d", code)
     if service.failure is not None:
         speak_last_words(describe_cause(service.failure), options.termination_log)
     elif service.lifecycle.num_cut:

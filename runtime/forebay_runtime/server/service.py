@@ -156,8 +156,9 @@ class Service:
         task.add_done_callback(self._tasks.discard)
 
     def _on_failure(self, cause: BaseException) -> None:
-        logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
         self.failure = cause
+        if not self.was_refused:
+            logger.error("Lost the engine", exc_info=None if is_for_people(cause) else cause)
         self._begin(self.lifecycle.fail())
 
     @property
@@ -192,6 +193,11 @@ class Service:
     def is_warm(self) -> bool:
         """Has warm-up ended?"""
         return self._engine is not None
+
+    @property
+    def was_refused(self) -> bool:
+        """Did the start end with a sentence that says all: the last words?"""
+        return self.failure is not None and not self.is_warm and is_for_people(self.failure)
 
     @property
     def warm_engine(self) -> EngineLike | None:

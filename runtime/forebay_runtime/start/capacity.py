@@ -13,6 +13,7 @@ from forebay_budget.terms import most_proposed_tokens
 from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.scheduling.batch import Limits
 from forebay_runtime.scheduling.blocks import num_blocks_in_window
+from forebay_runtime.start.refusals import check_length
 
 _MEAN_SHARE = 4
 """A request is taken to hold a quarter of what it may on average, as forebay_budget does."""
@@ -53,10 +54,7 @@ def choose_limits(config: EngineConfig, num_positions: int, shape: BlockShape) -
     or if that holds nothing.
     """
     asked = config.max_model_len
-    if asked is not None and asked > num_positions:
-        raise StartError(
-            f"--max-model-len {asked} is more than the {num_positions} positions that the model has"
-        )
+    check_length(asked, num_positions)
     limits = Limits(
         config.max_num_seqs,
         config.max_num_batched_tokens,

@@ -35,6 +35,18 @@ def check_topology(topology: Topology, sizes: ModelConfig, quantization: str) ->
         )
 
 
+def check_length(max_model_len: int | None, num_positions: int) -> None:
+    """Refuse requests of more tokens than the model has positions.
+
+    Raises: StartError.
+    """
+    if max_model_len is not None and max_model_len > num_positions:
+        raise StartError(
+            f"--max-model-len {max_model_len} is more than the {num_positions} positions that the "
+            "model has; lower it, or leave it out for the longest that fits"
+        )
+
+
 def check_gpus(num_ranks: int, num_gpus: int) -> None:
     """Refuse more ranks than there are GPUs.
 

@@ -64,6 +64,15 @@ def test_chats_and_answers_calibrate_as_well(source: Path, tmp_path: Path) -> No
     assert quantize(source, tmp_path / "out", "--method", "gptq", *flags) == 0
 
 
+def test_a_chat_template_that_is_broken_is_written_and_told(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}")
+    assert quantize(source, tmp_path / "out", "--method", "rtn") == 0
+    assert "The model's chat template does not compile: " in capsys.readouterr().err
+    assert (tmp_path / "out/chat_template.jinja").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -82,6 +91,20 @@ def test_chats_and_answers_calibrate_as_well(source: Path, tmp_path: Path) -> No
             ["--method", "rtn", "--calibration", "{text}"],
             "--method rtn looks at no text; leave --calibration out",
             id="text-for-nothing",
+        ),
+        *(
+            pytest.param(
+                ["--method", "rtn", *given],
+                f"{given[0]} is of calibration, but --method rtn looks at no text",
+                id=f"rtn{given[0]}",
+            )
+            for given in (["--num-samples", "8"], ["--sequence-length", "512"], ["--seed", "0"])
+        ),
+        *(
+            pytest.param(
+                ["--method", method, "--damping", "0.01"], "--damping is GPTQ's alone", id=method
+            )
+            for method in ("rtn", "awq")
         ),
         pytest.param(
             ["--calibration", "{text}", "--num-samples", "400", "--sequence-length", "96"],

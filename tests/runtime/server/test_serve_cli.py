@@ -1,6 +1,7 @@
 """The `forebay` command: what it says, what it refuses, and what it does not import for it."""
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from forebay_runtime.serve_flags import add_flags
 from forebay_runtime.serve_settings import to_engine_config, to_options
 from forebay_runtime.server.options import ServeOptions
 from smollm2 import smollm2_path
+from tiny_quantized import save_source
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -194,7 +196,7 @@ def test_budget_commands_need_the_standard_library_alone(arguments: list[str]) -
     [("absent.gguf", "absent.gguf"), (".", "model"), ("hf://no", "hf://no")],
     ids=["absent", "no-model", "bad-uri"],
 )
-def test_a_model_that_cannot_be_loaded_is_named_in_the_last_line(
+def test_a_model_that_cannot_be_loaded_is_named_in_the_only_line(
     tmp_path: Path, model: str, named: str
 ) -> None:
     log = tmp_path / "termination-log"
@@ -204,15 +206,39 @@ def test_a_model_that_cannot_be_loaded_is_named_in_the_last_line(
         [sys.executable, "-m", "forebay_runtime.cli", "serve", model]
         + ["--port", "0", "--host", "127.0.0.1"],
         cwd=tmp_path / "empty",
-        env={"FOREBAY_TERMINATION_LOG": str(log), "PATH": ""},
+        env=os.environ | {"FOREBAY_TERMINATION_LOG": str(log), "PATH": ""},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("forebay serve: ") and named in last
-    assert log.read_text() == last
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("forebay serve: ") and named in done.stderr
+    assert done.stderr == log.read_text() + "\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence", "is_early"),
+    [
+        (["--max-model-len", "999"], "--max-model-len 999 is more than the 256 positions", True),
+        (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2 does not divide", True),
+        (["--kv-cache-memory-bytes", "9"], "--kv-cache-memory-bytes 9 holds 0 tokens", False),
+    ],
+    ids=["positions", "shards", "a-cache-of-what-was-loaded"],
+)
+def test_a_value_that_the_model_rules_out_is_the_only_error_told(
+    tmp_path: Path, flags: list[str], sentence: str, is_early: bool
+) -> None:
+    save_source(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-m", "forebay_runtime.cli", "serve", str(tmp_path / "model"), *flags]
+        + ["--port", "0", "--host", "127.0.0.1", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    *before, last = done.stderr.splitlines()
+    assert last.startswith(f"forebay serve: {sentence}")
+    assert [line for line in before if " INFO " not in line or " Stopped " in line] == []
+    assert not before or not is_early
 
 
 @pytest.mark.parametrize("package", ["jinja2", "llguidance"])

@@ -121,14 +121,37 @@ def test_threads_are_the_nearest_whole_number_of_cpus(
     assert cpus.usable_cpus() == number
 
 
-@pytest.mark.parametrize(("asked", "number"), [("1", 1), ("nonsense", None), ("0", None)])
+@pytest.fixture
+def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    monkeypatch.setattr(cpus, "read_quota", lambda _: None)
+    cpus._to_threads.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"),
+    [("1", 1), ("2,1", 2), (" 3 , 2,1", 3), ("64", 4), ("", 4)],
+    ids=["fewer", "nested", "spaced", "more", "empty"],
+)
+@pytest.mark.usefixtures("four_cpus")
 def test_fewer_threads_may_be_asked_for(
-    monkeypatch: pytest.MonkeyPatch, asked: str, number: int | None
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str, number: int
 ) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    unasked = cpus.usable_cpus()
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert cpus.usable_cpus() == (unasked if number is None else number)
+    assert cpus.usable_cpus() == number
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("asked", ["abc", "0", "-2", "2,0", "1.5", "²", "9" * 5000])
+@pytest.mark.usefixtures("four_cpus")
+def test_a_number_of_threads_that_is_none_is_passed_over_and_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert [cpus.usable_cpus(), cpus.usable_cpus()] == [4, 4]
+    [message] = caplog.messages
+    assert message.startswith(f"Passed over OMP_NUM_THREADS={asked[:40]}")
+    assert "a whole number of at least 1" in message and len(message) < 300
 
 
 def test_never_more_threads_than_the_affinity_allows() -> None:
