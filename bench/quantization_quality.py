@@ -25,6 +25,7 @@ from forebay_runtime.config import EngineConfig  # noqa: E402
 from forebay_runtime.evaluating.answering import measure  # noqa: E402
 from forebay_runtime.evaluating.golden import Golden, read_golden  # noqa: E402
 from forebay_runtime.evaluating.measures import Measured, compare  # noqa: E402
+from forebay_runtime.loading.description import describe_model  # noqa: E402
 from noisy_smollm2 import save_noisy_smollm2  # noqa: E402
 
 CALIBRATION = ROOT / "bench/evaluation/calibration.jsonl"
@@ -112,7 +113,7 @@ def evaluate(model: Path, golden: Golden) -> Measured:
         max_num_batched_tokens=1024,
         enable_prefix_caching=False,
     )
-    return measure(config, golden, 8, lambda *_: None)
+    return measure(config, describe_model(model), golden, 8, lambda *_: None)
 
 
 def _row(name: str, made: Made, after: Measured, before: Measured) -> str:

@@ -9,12 +9,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn
 
 from forebay_budget.checkpoint import inspect_model
 from forebay_budget.demand import Demand
+from forebay_budget.flag_numbers import number, share
 from forebay_budget.inspection import ModelError
 from forebay_budget.quantity import parse_quantity
 from forebay_budget.report import to_document, to_text
@@ -23,6 +23,8 @@ from forebay_budget.speculative_config import SpeculativeConfig, parse_speculati
 
 _MAX_ERROR_CHARS = 2_000
 """Of an inspection's message: whatever a model's files say, it fits a termination message."""
+
+_COUNT = number(int, 1, 10**12)
 
 _MODEL_HELP = (
     "a .gguf file, a folder with config.json and .safetensors files, or "
@@ -139,7 +141,7 @@ def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
         "--gpus-per-node",
         dest="max_gpus_per_node",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         default=8,
         help="most GPUs used; default: 8",
     )
@@ -154,19 +156,19 @@ def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
     memory.add_argument(
         "--gpu-memory-utilization",
         metavar="SHARE",
-        type=_share,
+        type=share,
         help="most of each GPU that may be used, above 0 and at most 1; default: 0.95",
     )
     memory.add_argument(
         "--tensor-parallel-size",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="GPUs that share every layer, 1 to 8; default: the fewest that fit",
     )
     memory.add_argument(
         "--pipeline-parallel-size",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="groups of so many GPUs that the layers go over; default: 1, or the fewest that fit "
         "where no tensor parallelism does",
     )
@@ -176,26 +178,26 @@ def _add_request_flags(load: argparse._ArgumentGroup) -> None:
     load.add_argument(
         "--max-model-len",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="most tokens of a request, prompt and answer; default: the model's context, up to "
         "32768 (8192 on a cpu) and as far as it fits",
     )
     load.add_argument(
         "--max-num-seqs",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="most requests at once; default: as many as fit, up to 256 (8 on a cpu)",
     )
     load.add_argument(
         "--mean-tokens",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="mean tokens of a request; default: a quarter of the longest",
     )
     load.add_argument(
         "--max-num-batched-tokens",
         metavar="N",
-        type=_count,
+        type=_COUNT,
         help="most tokens of one step; default: 2048 (512 on a cpu)",
     )
     load.add_argument(
@@ -303,19 +305,3 @@ def _size(text: str) -> int:
         return parse_quantity(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 12 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return int(text)
-
-
-def _share(text: str) -> Decimal:
-    try:
-        share = Decimal(text)
-        if share.is_finite() and 0 < share <= 1:
-            return share
-    except InvalidOperation:
-        pass
-    raise argparse.ArgumentTypeError(f"{text!r} is no share above 0 and at most 1")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-from collections.abc import Callable
 from pathlib import Path
 
+from forebay_budget.flag_numbers import number
 from forebay_budget.rounding import QUANTIZATIONS, to_quantization
 from forebay_budget.speculative_config import SpeculativeConfig, parse_speculative_config
 from forebay_runtime.config import (
@@ -51,7 +50,7 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("server")
     group.add_argument("--host", default="0.0.0.0", help="address to listen on (%(default)s)")
     group.add_argument(
-        "--port", type=_number(int, 0, 65535), default=8000, help="port to listen on (%(default)s)"
+        "--port", type=number(int, 0, 65535), default=8000, help="port to listen on (%(default)s)"
     )
     group.add_argument(
         "--served-model-name",
@@ -121,7 +120,7 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--seed",
-        type=_number(int, 0),
+        type=number(int, 0),
         metavar="N",
         help="where the seeds of requests without one come from, so that the same requests in the "
         "same order are answered alike (chance)",
@@ -132,14 +131,14 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("parallelism")
     group.add_argument(
         "--tensor-parallel-size",
-        type=_number(int, 1),
+        type=number(int, 1),
         default=EngineConfig.tensor_parallel_size,
         metavar="N",
         help="GPUs that share every layer of the model (%(default)s)",
     )
     group.add_argument(
         "--pipeline-parallel-size",
-        type=_number(int, 1),
+        type=number(int, 1),
         default=EngineConfig.pipeline_parallel_size,
         metavar="N",
         help="groups of so many GPUs over which the layers are shared out, for models that no "
@@ -147,7 +146,7 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--rank-timeout-seconds",
-        type=_number(float, 1),
+        type=number(float, 1),
         default=EngineConfig.rank_timeout_seconds,
         metavar="SECONDS",
         help="a rank that gives no sign of life for so long ends the server (%(default)g)",
@@ -158,14 +157,14 @@ def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("memory")
     group.add_argument(
         "--gpu-memory-utilization",
-        type=_number(float, 0, 1),
+        type=number(float, 0, 1),
         default=EngineConfig.gpu_memory_utilization,
         metavar="SHARE",
         help="share of the GPU's memory to use (%(default)s)",
     )
     group.add_argument(
         "--kv-cache-memory-bytes",
-        type=_number(int, 1),
+        type=number(int, 1),
         metavar="BYTES",
         help="the KV cache's exact size (what utilisation leaves)",
     )
@@ -180,7 +179,7 @@ def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--block-size",
-        type=_number(int, 1),
+        type=number(int, 1),
         choices=BLOCK_SIZES,
         default=EngineConfig.block_size,
         metavar="TOKENS",
@@ -199,14 +198,14 @@ def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scheduling")
     group.add_argument(
         "--max-num-seqs",
-        type=_number(int, 1),
+        type=number(int, 1),
         default=EngineConfig.max_num_seqs,
         metavar="N",
         help="requests in one batch (%(default)s)",
     )
     group.add_argument(
         "--max-num-batched-tokens",
-        type=_number(int, 1),
+        type=number(int, 1),
         metavar="TOKENS",
         help="tokens computed in one step; longer prompts are read in parts, between which running "
         f"answers go on ({EngineConfig.max_num_batched_tokens}, {CPU_BATCH_TOKENS} on a CPU)",
@@ -220,13 +219,13 @@ def _add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--long-prompt-tokens",
-        type=_number(int, 1),
+        type=number(int, 1),
         metavar="TOKENS",
         help="prompts of more tokens are long ones, for --max-long-prompts (none is)",
     )
     group.add_argument(
         "--max-long-prompts",
-        type=_number(int, 1),
+        type=number(int, 1),
         metavar="N",
         help="long prompts that are read at a time; shorter ones pass those that wait (no limit)",
     )
@@ -277,14 +276,14 @@ def _add_answer_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-logprobs",
-        type=_number(int, 0),
+        type=number(int, 0),
         default=ServeOptions.max_logprobs,
         metavar="N",
         help="logprobs that a request may ask for at each token (%(default)s)",
     )
     group.add_argument(
         "--stream-interval",
-        type=_number(int, 1),
+        type=number(int, 1),
         default=ServeOptions.stream_interval,
         metavar="TOKENS",
         help="tokens sent in one event of a stream; more cost fewer events, and the first token is "
@@ -296,33 +295,33 @@ def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument(
         "--max-num-queued-reqs",
-        type=_number(int, 0),
+        type=number(int, 0),
         metavar="N",
         help="requests that may wait; more are answered 429 (no limit)",
     )
     group.add_argument(
         "--max-num-queued-tokens",
-        type=_number(int, 1),
+        type=number(int, 1),
         metavar="TOKENS",
         help="prompt tokens that may wait to be read; more are answered 429 (no limit)",
     )
     group.add_argument(
         "--max-request-seconds",
-        type=_number(float, 0.001),
+        type=number(float, 0.001),
         metavar="SECONDS",
         help="a request that is not done by then ends with a timeout error, whether it waits or "
         "runs; its own timeout may be shorter (no limit)",
     )
     group.add_argument(
         "--shutdown-timeout",
-        type=_number(float, 0),
+        type=number(float, 0),
         default=ServeOptions.shutdown_timeout,
         metavar="SECONDS",
         help="what answers in progress get to end after the lame duck (%(default)g)",
     )
     group.add_argument(
         "--lame-duck-seconds",
-        type=_number(float, 0),
+        type=number(float, 0),
         default=ServeOptions.lame_duck_seconds,
         metavar="SECONDS",
         help="how long newcomers are served after SIGTERM (%(default)g)",
@@ -355,21 +354,4 @@ def _speculation(text: str) -> SpeculativeConfig:
 
 
 def _length(text: str) -> float | None:
-    return None if text in _LONGEST else _number(int, 1)(text)
-
-
-def _number(
-    kind: type[int] | type[float], least: float, most: float = math.inf
-) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            word = "whole number" if kind is int else "number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not a {word}") from None
-        if not least <= value <= most or math.isinf(value):
-            bounds = f"at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
-            raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
-        return value
-
-    return parse
+    return None if text in _LONGEST else number(int, 1)(text)

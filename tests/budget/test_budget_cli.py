@@ -143,7 +143,7 @@ def test_a_misfit_exits_1_and_names_flags_not_fields(
         pytest.param(["--gpu-memory", "24Go"], "unknown unit 'Go'", id="a size in no known unit"),
         pytest.param([], "set --gpu-memory", id="no GPU memory"),
         pytest.param(
-            ["--gpu-memory", "24Gi", "--max-model-len", "0"], "no whole number from 1", id="zero"
+            ["--gpu-memory", "24Gi", "--max-model-len", "0"], "0 is out of range", id="zero"
         ),
         pytest.param(
             ["--gpu-memory", "24Gi", "--max-model-len", "9000"],

@@ -7,13 +7,13 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from forebay_runtime.quantizing.command import quantize
+from forebay_runtime.quantizing.excerpt import Excerpt
 from forebay_runtime.quantizing.recipe import Recipe
-from forebay_runtime.quantizing.sampling import Sampling
 from forebay_runtime.quantizing.settings import QuantizeSettings
 from tiny_model import save_tiny
 
 _SIZES = {"vocab_size": 320}
-SAMPLING = Sampling(num_samples=24, sequence_length=96)
+EXCERPT = Excerpt(num_samples=24, sequence_length=96)
 
 
 def save_source(folder: Path, family: str = "llama", **sizes: Any) -> Any:
@@ -49,7 +49,7 @@ def quantize_tiny(source: Path, out: Path, recipe: Recipe, **settings: Any) -> P
     text = save_text(source.with_name(f"{source.name}.txt")) if recipe.is_calibrated else None
     quantize(
         QuantizeSettings(
-            str(source), out, recipe, text, **{"sampling": SAMPLING, "device": "cpu", **settings}
+            str(source), out, recipe, text, **{"excerpt": EXCERPT, "device": "cpu", **settings}
         )
     )
     return out

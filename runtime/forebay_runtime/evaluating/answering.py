@@ -10,9 +10,10 @@ from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.evaluating.golden import Golden, GoldenError, Question, Text
 from forebay_runtime.evaluating.measures import Answered, Measured, Scored
-from forebay_runtime.loading.description import describe_model
+from forebay_runtime.loading.description import Description
 from forebay_runtime.request import Output, Request, SamplingParams, TokenLogprobs
 from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text.foreign_token import find_foreign_token
 from forebay_runtime.text.tokenizer import Tokenizer
 
 Told = Callable[[int, int], None]
@@ -21,14 +22,15 @@ Told = Callable[[int, int], None]
 _SCORING = SamplingParams(0, num_prompt_logprobs=1)
 
 
-def measure(config: EngineConfig, golden: Golden, max_tokens: int, told: Told) -> Measured:
+def measure(
+    config: EngineConfig, described: Description, golden: Golden, max_tokens: int, told: Told
+) -> Measured:
     """Score all texts and answer all questions with one model.
 
-    max_tokens: of an answer.
+    described: the model at the configuration's path. max_tokens: of an answer.
     Raises: ModelError, StartError, TokenizerError or GoldenError.
     """
     tokenizer, template = read_text_parts(config.model_path)
-    described = describe_model(config.model_path)
     engine = build_engine(config, tokenizer.eos_token_ids, described=described)
     requests = [*_scorings(golden.texts, tokenizer, template, engine.max_model_len)]
     asked = [_asking(each, tokenizer, template, max_tokens) for each in golden.questions]
@@ -96,10 +98,10 @@ def _check_lengths(
 
 
 def _check_tokens(requests: Sequence[Request], vocab_size: int) -> None:
-    largest = max(max(request.prompt_token_ids) for request in requests)
-    if largest >= vocab_size:
+    foreign = find_foreign_token((request.prompt_token_ids for request in requests), vocab_size)
+    if foreign is not None:
         raise GoldenError(
-            f"the tokenizer writes the golden set with token {largest}, but the model has "
+            f"the tokenizer writes the golden set with token {foreign}, but the model has "
             f"{vocab_size} tokens; it is another model's tokenizer"
         )
 

@@ -17,7 +17,7 @@ from forebay_runtime.evaluating.flags import EvaluateSettings
 from forebay_runtime.evaluating.golden import Golden, GoldenError, read_golden
 from forebay_runtime.evaluating.measures import Measured, check, compare
 from forebay_runtime.evaluating.table import to_document, to_table
-from forebay_runtime.loading.description import describe_model
+from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.loading.hub import find_model
 from forebay_runtime.text.tokenizer import TokenizerError
 
@@ -40,11 +40,13 @@ def run_evaluate(settings: EvaluateSettings) -> int:
 def _evaluate(settings: EvaluateSettings) -> int:
     golden = read_golden(settings.golden)
     _tell_unknown(settings.golden, golden)
-    settings = _with_one_window(settings)
-    before = None
-    if settings.other is not None:
-        before = _measure(settings, golden, settings.other, is_other=True)
-    after = _measure(settings, golden, settings.model, is_other=False)
+    model = describe_model(find_model(settings.model))
+    other = None if settings.other is None else describe_model(find_model(settings.other))
+    # Both read texts by the same windows, which the shorter one has positions for.
+    lengths = (each.inspection.config.max_position_embeddings for each in (model, other) if each)
+    settings = replace(settings, max_model_len=min(settings.max_model_len, *lengths))
+    before = None if other is None else _measure(settings, golden, other, is_other=True)
+    after = _measure(settings, golden, model, is_other=False)
     if before is not None:
         _check_alike(after, before)
     comparison = None if before is None else compare(after, before)
@@ -61,10 +63,12 @@ def _evaluate(settings: EvaluateSettings) -> int:
     return 0 if all(each.is_held for each in checks) else 1
 
 
-def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other: bool) -> Measured:
-    path, start = find_model(model), time.monotonic()
+def _measure(
+    settings: EvaluateSettings, golden: Golden, model: Description, *, is_other: bool
+) -> Measured:
+    start = time.monotonic()
     config = EngineConfig(
-        path,
+        model.path,
         device=settings.device,
         dtype=settings.dtype,
         quantization="None" if is_other else settings.quantization,
@@ -75,8 +79,8 @@ def _measure(settings: EvaluateSettings, golden: Golden, model: str, *, is_other
         max_num_batched_tokens=max(1024, settings.max_num_seqs),
         enable_prefix_caching=False,
     )
-    progress = _Progress(model)
-    measured = measure(config, golden, settings.max_tokens, progress.note)
+    progress = _Progress(str(settings.other if is_other else settings.model))
+    measured = measure(config, model, golden, settings.max_tokens, progress.note)
     progress.say(f"{time.monotonic() - start:.0f} s")
     return measured
 
@@ -85,16 +89,6 @@ def _tell_unknown(path: Path, golden: Golden) -> None:
     """A field that is misspelt would else make a question a text, or another match."""
     for name, count in golden.unknown.items():
         print(f"{path}: the field {name!r} says nothing (lines: {count})", file=sys.stderr)
-
-
-def _with_one_window(settings: EvaluateSettings) -> EvaluateSettings:
-    """Both models read texts by the same windows, which the shorter one has positions for."""
-    lengths = [
-        describe_model(find_model(model)).inspection.config.max_position_embeddings
-        for model in (settings.model, settings.other)
-        if model is not None
-    ]
-    return replace(settings, max_model_len=min(settings.max_model_len, *lengths))
 
 
 def _check_alike(after: Measured, before: Measured) -> None:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from forebay_budget.flag_numbers import number
 from forebay_budget.rounding import QUANTIZATIONS, to_quantization
 from forebay_runtime.config import DEVICES
 from forebay_runtime.evaluating.bounds import Bounds
@@ -110,7 +111,7 @@ def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
         ("--max-tokens", 64, "of an answer"),
     ):
         group.add_argument(
-            flag, type=_count, default=default, metavar="N", help=f"{text} (%(default)s)"
+            flag, type=number(int, 1), default=default, metavar="N", help=f"{text} (%(default)s)"
         )
 
 
@@ -152,9 +153,3 @@ def _share(text: str) -> float:
     if not 0 <= share < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is out of range; it must be at least 0")
     return share
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forebay_runtime.chat_template import ChatTemplate, ChatTemplateError
+from forebay_runtime.quantizing.excerpt import DEFAULT_SAMPLES, LEAST_TOKENS, Excerpt
 from forebay_runtime.quantizing.refusal import QuantizeError
-from forebay_runtime.quantizing.sampling import DEFAULT_SAMPLES, LEAST_TOKENS, Sampling
 from forebay_runtime.text.json_lines import parse_line, split_lines
 from forebay_runtime.text.tokenizer import Tokenizer
 
 
 def read_samples(
-    path: Path, tokenizer: Tokenizer, template: ChatTemplate, sampling: Sampling
+    path: Path, tokenizer: Tokenizer, template: ChatTemplate, excerpt: Excerpt
 ) -> list[list[int]]:
-    """Sequences of sampling.sequence_length tokens, of documents in an order of chance.
+    """Sequences of excerpt.sequence_length tokens, of documents in an order of chance.
 
     Documents follow each other, each with an end token behind it; what is left over is dropped.
     Raises: QuantizeError if the file cannot be read, or has too little text.
     """
     documents = [tokenizer.encode(text) for text in read_documents(path, template)]
-    random.Random(sampling.seed).shuffle(documents)
+    random.Random(excerpt.seed).shuffle(documents)
     end = sorted(tokenizer.eos_token_ids)[:1]
     token_ids = [token for document in documents for token in (*document, *end)]
-    length = sampling.sequence_length
-    num_found, asked = len(token_ids) // length, sampling.num_samples
+    length = excerpt.sequence_length
+    num_found, asked = len(token_ids) // length, excerpt.num_samples
     if asked is not None and num_found < asked:
         raise QuantizeError(
             f"--calibration {path} has {len(token_ids)} tokens, which make {num_found} sequences "

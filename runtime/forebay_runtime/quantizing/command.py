@@ -60,7 +60,7 @@ def quantize(settings: QuantizeSettings) -> None:
     tokenizer, template = read_text_parts(path)
     source, samples = Source(described, tokenizer, template), list[list[int]]()
     if recipe.is_calibrated and settings.calibration is not None:
-        samples = read_samples(settings.calibration, tokenizer, template, settings.sampling)
+        samples = read_samples(settings.calibration, tokenizer, template, settings.excerpt)
         check_samples(samples, described.inspection.config)
     progress = Progress(described.inspection.config.num_layers)
     for leftover in output.leftovers:

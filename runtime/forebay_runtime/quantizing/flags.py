@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from forebay_budget.flag_numbers import number, share
 from forebay_runtime.config import DEVICES
 from forebay_runtime.number_formats import DTYPES
+from forebay_runtime.quantizing.excerpt import DEFAULT_SAMPLES, Excerpt
 from forebay_runtime.quantizing.recipe import METHODS, Recipe
 from forebay_runtime.quantizing.refusal import QuantizeError
-from forebay_runtime.quantizing.sampling import DEFAULT_SAMPLES, Sampling
 from forebay_runtime.quantizing.settings import GROUP_SIZES, QuantizeSettings
 
 DESCRIPTION = """\
@@ -79,7 +80,7 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--damping",
-        type=_share,
+        type=share,
         metavar="SHARE",
         help="with gptq: how far calibration is distrusted, of the inputs' mean moment "
         f"({Recipe.damping})",
@@ -101,21 +102,21 @@ def _add_calibration_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--num-samples",
-        type=_count,
+        type=number(int, 1),
         metavar="N",
         help=f"sequences to look at (as many as there are, {DEFAULT_SAMPLES} at most)",
     )
     group.add_argument(
         "--sequence-length",
-        type=_count,
+        type=number(int, 1),
         metavar="TOKENS",
-        help=f"tokens of each sequence ({Sampling.sequence_length})",
+        help=f"tokens of each sequence ({Excerpt.sequence_length})",
     )
     group.add_argument(
         "--seed",
         type=int,
         metavar="N",
-        help=f"by which documents are shuffled; all else has no chance in it ({Sampling.seed})",
+        help=f"by which documents are shuffled; all else has no chance in it ({Excerpt.seed})",
     )
 
 
@@ -153,7 +154,7 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
         0 if parsed.group_size == "channel" else int(parsed.group_size),
         is_symmetric=is_symmetric,
         is_reordered=parsed.desc_act,
-        damping=parsed.damping or Recipe.damping,
+        damping=float(parsed.damping or Recipe.damping),
         skipped=tuple(parsed.skip),
     )
     return QuantizeSettings(
@@ -161,10 +162,10 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
         out=parsed.out,
         recipe=recipe,
         calibration=parsed.calibration,
-        sampling=Sampling(
+        excerpt=Excerpt(
             parsed.num_samples,
-            parsed.sequence_length or Sampling.sequence_length,
-            Sampling.seed if parsed.seed is None else parsed.seed,
+            parsed.sequence_length or Excerpt.sequence_length,
+            Excerpt.seed if parsed.seed is None else parsed.seed,
         ),
         dtype=parsed.dtype,
         device=parsed.device,
@@ -183,19 +184,3 @@ def _refuse_unread(parsed: argparse.Namespace) -> None:
                 f"--{name.replace('_', '-')} is of calibration, but --method rtn looks at no text; "
                 "leave it out, or choose --method awq or gptq"
             )
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is outside (0, 1]")
-    return share
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)

@@ -12,9 +12,10 @@ from forebay_budget.inspection import ModelConfig
 from forebay_budget.layout import layer_shapes
 from forebay_budget.rounding import row_step
 from forebay_runtime.loading.description import Description
+from forebay_runtime.quantizing.excerpt import Excerpt
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.refusal import QuantizeError
-from forebay_runtime.quantizing.sampling import Sampling
+from forebay_runtime.text.foreign_token import find_foreign_token
 
 GROUP_SIZES = (32, 64, 128)
 _NEVER_ROUNDED = ("model.embed_tokens", "lm_head")
@@ -31,7 +32,7 @@ class QuantizeSettings:
     out: Path
     recipe: Recipe
     calibration: Path | None = None
-    sampling: Sampling = Sampling()
+    excerpt: Excerpt = Excerpt()
     dtype: str = "auto"
     device: str = "auto"
     may_replace: bool = False
@@ -97,10 +98,10 @@ def check_samples(samples: Sequence[Sequence[int]], sizes: ModelConfig) -> None:
             f"--sequence-length {len(samples[0])} is more than the {sizes.max_position_embeddings} "
             "positions that the model has; lower it"
         )
-    largest = max((max(each) for each in samples), default=0)
-    if largest >= sizes.vocab_size:
+    foreign = find_foreign_token(samples, sizes.vocab_size)
+    if foreign is not None:
         raise QuantizeError(
-            f"the tokenizer writes the calibration with token {largest}, but the model has "
+            f"the tokenizer writes the calibration with token {foreign}, but the model has "
             f"{sizes.vocab_size} tokens; it is another model's tokenizer"
         )
 

@@ -14,9 +14,10 @@ from transformers import AutoModelForCausalLM
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.evaluating.answering import measure
 from forebay_runtime.evaluating.golden import Golden, read_golden
+from forebay_runtime.loading.description import describe_model
 from forebay_runtime.quantizing.command import quantize
+from forebay_runtime.quantizing.excerpt import Excerpt
 from forebay_runtime.quantizing.recipe import Recipe
-from forebay_runtime.quantizing.sampling import Sampling
 from forebay_runtime.quantizing.settings import QuantizeSettings
 from forebay_runtime.server.loader import read_text_parts
 from home import REPOSITORY
@@ -37,7 +38,7 @@ def quantize_into(reference: Path, out: Path, recipe: Recipe, num_samples: int |
         out,
         recipe,
         TEXTS / "calibration.jsonl" if recipe.is_calibrated else None,
-        sampling=Sampling(num_samples, 256),
+        excerpt=Excerpt(num_samples, 256),
         device="cpu",
     )
     quantize(settings)
@@ -86,7 +87,7 @@ def test_its_perplexity_grows_by_little_where_it_is_calibrated(tmp_path: Path) -
 def perplexity(model: Path, golden: Golden) -> float:
     flags: dict[str, Any] = {"max_model_len": 640, "max_num_batched_tokens": 640}
     config = EngineConfig(model, device="cpu", dtype="float32", max_num_seqs=4, **flags)
-    measured = measure(config, golden, 1, lambda *_: None).perplexity
+    measured = measure(config, describe_model(model), golden, 1, lambda *_: None).perplexity
     if measured is None:
         raise AssertionError("no text was scored")
     return measured

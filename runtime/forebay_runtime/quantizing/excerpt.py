@@ -1,4 +1,4 @@
-"""How much of a calibration text is looked at. Imports nothing."""
+"""What of a calibration text is looked at. Imports nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_SAMPLES = 128
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Excerpt:
     """num_samples: sequences; None: as many as there are, DEFAULT_SAMPLES at most.
 
     sequence_length: tokens of each. seed: by which documents are shuffled.
