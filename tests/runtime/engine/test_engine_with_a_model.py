@@ -15,14 +15,6 @@ from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.start.out_of_memory import explain_out_of_memory
 from native_play import torchs_operators
-from tiny_model import save_tiny
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    save_tiny(folder)
-    return folder
 
 
 def load(path: Path, **flags: Any) -> Engine:

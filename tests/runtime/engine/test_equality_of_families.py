@@ -9,7 +9,7 @@ import pytest
 
 from engine_play import Answer, load_engine, play, play_alone, tokens_of
 from forebay_runtime.request import Pooling, Request, SamplingParams
-from tiny_model import FAMILIES, save_tiny
+from tiny_model import FAMILIES
 
 FLAGS: dict[str, Any] = {
     "batch_invariant": True,
@@ -25,20 +25,6 @@ SEEDED: dict[str, Any] = {
     "min_p": 0.01,
     "repetition_penalty": 1.2,
 }
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A family's tiny model, written once."""
-    folders: dict[str, Path] = {}
-
-    def save(family: str) -> Path:
-        if family not in folders:
-            folders[family] = tmp_path_factory.mktemp(family)
-            save_tiny(folders[family], family)
-        return folders[family]
-
-    return save
 
 
 def build_requests(**sampling: Any) -> list[Request]:

@@ -29,13 +29,6 @@ PROMPTS = {
 NUM_TOKENS = 30
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    save_tiny(folder)
-    return folder
-
-
 def load(path: Path, kv_cache_dtype: str, **flags: Any) -> Engine:
     flags = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "max_model_len": 96, **flags}
     config = EngineConfig(

@@ -15,14 +15,7 @@ from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.checkpoint import open_checkpoint, read_tensor
 from forebay_runtime.loading.description import describe_model
-from tiny_model import build_tiny, save_gguf, save_tiny
-
-
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    save_tiny(folder)
-    return folder
+from tiny_model import build_tiny, save_gguf
 
 
 @pytest.fixture(scope="module")
@@ -96,21 +89,21 @@ def load(path: Path, **flags: Any) -> Engine:
     ],
 )
 def test_a_folder_that_the_runtime_cannot_run_is_refused(
-    tiny_folder: Path, tmp_path: Path, changes: dict[str, Any], sentence: str
+    tiny: Path, tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ModelError, match=sentence):
-        load(copy_with(tiny_folder, tmp_path, **changes))
+        load(copy_with(tiny, tmp_path, **changes))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused_by_warm_up(
-    tiny_folder: Path, tmp_path: Path, value: float
+    tiny: Path, tmp_path: Path, value: float
 ) -> None:
     def damage(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         stored["model.layers.1.mlp.up_proj.weight"][3, 5] = value
         return stored
 
-    engine = load(copy_with(tiny_folder, tmp_path, damage), max_num_seqs=2)
+    engine = load(copy_with(tiny, tmp_path, damage), max_num_seqs=2)
     with pytest.raises(StartError, match="NaN or infinite scores"):
         engine.warm_up()
 
@@ -123,9 +116,9 @@ def test_an_unreadable_ggml_type_is_refused_by_the_tensors_name(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["folder", "gguf"])
 def test_reading_a_tensor_names_what_is_missing_or_wrong(
-    kind: str, tiny_folder: Path, tiny_gguf: Path
+    kind: str, tiny: Path, tiny_gguf: Path
 ) -> None:
-    described = describe_model(tiny_folder if kind == "folder" else tiny_gguf)
+    described = describe_model(tiny if kind == "folder" else tiny_gguf)
     checkpoint = open_checkpoint(described.path, described.blueprint)
     names = {"folder": "model.layers.7.mlp.up_proj", "gguf": r"blk\.7\.ffn_up"}
     with pytest.raises(ModelError, match=names[kind]):
@@ -134,16 +127,16 @@ def test_reading_a_tensor_names_what_is_missing_or_wrong(
         read_tensor(checkpoint, "model.embed_tokens.weight", torch.empty(4))
 
 
-def test_a_description_has_what_sizes_do_not_need(tiny_folder: Path, tiny_gguf: Path) -> None:
-    for path in (tiny_folder, tiny_gguf):
+def test_a_description_has_what_sizes_do_not_need(tiny: Path, tiny_gguf: Path) -> None:
+    for path in (tiny, tiny_gguf):
         described = describe_model(path)
         assert described.blueprint.layers[0].rope.theta == 10_000
         assert described.blueprint.rms_norm_eps == pytest.approx(1e-6)
         assert described.eos_token_ids == {2}
 
 
-def test_generation_config_says_which_tokens_end(tiny_folder: Path, tmp_path: Path) -> None:
-    folder = copy_with(tiny_folder, tmp_path)
+def test_generation_config_says_which_tokens_end(tiny: Path, tmp_path: Path) -> None:
+    folder = copy_with(tiny, tmp_path)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 9]}))
     assert describe_model(folder).eos_token_ids == {2, 9}
 
@@ -166,10 +159,10 @@ def test_generation_config_says_which_tokens_end(tiny_folder: Path, tmp_path: Pa
     ],
 )
 def test_flags_that_the_model_contradicts_are_refused(
-    tiny_folder: Path, flags: dict[str, Any], sentence: str
+    tiny: Path, flags: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(StartError, match=sentence):
-        load(tiny_folder, **flags)
+        load(tiny, **flags)
 
 
 @pytest.mark.parametrize(
@@ -178,23 +171,23 @@ def test_flags_that_the_model_contradicts_are_refused(
     ids=["a driver or a device is missing", "torch cannot"],
 )
 def test_without_a_gpu_cuda_is_refused(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, built_for: str | None, sentence: str
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, built_for: str | None, sentence: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", built_for)
     with pytest.raises(StartError, match=f"--device cuda was asked, but {sentence}"):
-        build_engine(EngineConfig(tiny_folder, device="cuda"))
+        build_engine(EngineConfig(tiny, device="cuda"))
 
 
-def test_max_model_len_is_what_a_given_cache_holds(tiny_folder: Path) -> None:
+def test_max_model_len_is_what_a_given_cache_holds(tiny: Path) -> None:
     # 2 layers x (K and V) x 3 heads x 32 numbers x 4 bytes = 1,536 bytes a token.
-    engine = load(tiny_folder, kv_cache_memory_bytes=1_536 * 16 * 5 + 7)
+    engine = load(tiny, kv_cache_memory_bytes=1_536 * 16 * 5 + 7)
     assert engine.max_model_len == 80
     assert engine.load_now().free_kv_tokens == 80
 
 
 def test_by_default_the_cache_holds_a_quarter_of_every_request_or_one_whole(
-    tiny_folder: Path,
+    tiny: Path,
 ) -> None:
-    assert load(tiny_folder, max_num_seqs=2).load_now().free_kv_tokens == 256
-    assert load(tiny_folder, max_num_seqs=8).load_now().free_kv_tokens == 512
+    assert load(tiny, max_num_seqs=2).load_now().free_kv_tokens == 256
+    assert load(tiny, max_num_seqs=8).load_now().free_kv_tokens == 512

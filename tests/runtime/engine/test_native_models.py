@@ -13,7 +13,7 @@ from engine_play import Answer, load_engine, play, play_alone, tokens_of
 from forebay_runtime.request import Request, SamplingParams
 from native_play import load_native_engine, load_torch_engine
 from product_oracle import instructions, usable_isas
-from tiny_model import FAMILIES, save_tiny
+from tiny_model import FAMILIES
 
 MIXTURES = ["mixtral", "qwen2_moe", "qwen3_moe"]
 RECORDED = [family for family in FAMILIES if family not in MIXTURES]
@@ -21,20 +21,6 @@ LENGTHS = (1, 2, 15, 16, 17, 31, 33, 50)
 FLAGS: dict[str, Any] = {"max_num_seqs": 8, "max_model_len": 128}
 NEAR = 1e-3
 """Logprobs that rounding in another order may put in another order."""
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A family's tiny model, written once."""
-    folders: dict[str, Path] = {}
-
-    def save(family: str) -> Path:
-        if family not in folders:
-            folders[family] = tmp_path_factory.mktemp(family)
-            save_tiny(folders[family], family)
-        return folders[family]
-
-    return save
 
 
 def build_requests(num_tokens: int = 12) -> list[Request]:

@@ -11,18 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from engine_play import load_engine, play, play_with_errors, tokens_of
 from forebay_runtime.request import Request, SamplingParams
-from tiny_model import build_tiny, reference_logits, save_tiny
+from tiny_model import build_tiny, reference_logits
 
 PROMPT = [(7 * place + 3) % 131 for place in range(37)]
 FLAGS: dict[str, Any] = {"max_num_seqs": 5, "max_model_len": 128, "block_size": 8}
 CHUNKS = pytest.mark.parametrize("num_batched_tokens", [512, 7], ids=["whole", "chunks-of-7"])
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    save_tiny(folder)
-    return folder
 
 
 def request(name: str = "a", prompt: list[int] = PROMPT, **asked: Any) -> Request:
