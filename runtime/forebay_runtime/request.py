@@ -155,14 +155,14 @@ class Request:
     """Of the tokens that fly, those that are only proposed."""
     num_drafted_tokens: int = 0
     """Tokens of which a draft model has keys and values in the request's blocks."""
-    _random: random.Random = field(init=False, repr=False)
     _chances: deque[int] = field(default_factory=deque, init=False, repr=False)
     """Drawn for tokens that are not there yet; the first belongs to the _num_spent-th."""
     _num_spent: int = field(default=0, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Seed the request's own generator; without a seed, by chance."""
-        self._random = random.Random(self.sampling.seed)
+    @cached_property
+    def _random(self) -> random.Random:
+        """Its own generator, seeded by chance where it has no seed; greedy ones never need it."""
+        return random.Random(self.sampling.seed)
 
     def draw(self, num_ahead: int = 0) -> int:
         """63 bits of chance for the token that is being sampled, or for one of those after it.

@@ -80,18 +80,28 @@ class InstructionList:
 class NativeProgram:
     """Instructions as the library runs them."""
 
-    def __init__(self, instructions: InstructionList, limits: Limits, pool: ThreadPool) -> None:
-        """Raises: RuntimeError if there is no native library."""
+    def __init__(
+        self,
+        instructions: InstructionList,
+        limits: Limits,
+        pool: ThreadPool,
+        beside: NativeProgram | None = None,
+    ) -> None:
+        """beside: one on the same pool, whose scratch it uses.
+
+        Raises: RuntimeError if there is no native library.
+        """
         self._library = native_library()
         self._library.fb_new_program.restype = ctypes.c_void_p
         self._kept = (instructions, pool)
         self._pool = pool.handle
-        self._handle = ctypes.c_void_p(
+        self._handle: ctypes.c_void_p = ctypes.c_void_p(
             self._library.fb_new_program(
                 instructions.to_pointers(),
                 len(instructions),
                 ctypes.byref(limits),
                 pool.num_threads,
+                None if beside is None else beside._handle,
             )
         )
         weakref.finalize(self, self._library.fb_delete_program, self._handle)

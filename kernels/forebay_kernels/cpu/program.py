@@ -196,21 +196,27 @@ class Program:
         """What buffers take: known once the program is finished."""
         return self._workspace.nbytes + sum(each.nbytes for each in self._outputs.values())
 
-    def finish(self) -> None:
+    def finish(self, beside: Program | None = None) -> None:
         """Give buffers their memory; nothing may be recorded later.
 
+        beside: a finished program on the same pool, in whose memory this one works; the two never
+        run at once. Outputs are each one's own.
         Raises: RuntimeError if there is no native library.
         """
         num_bytes = {each: self._num_bytes(each) for each in self._instructions.buffers}
         own = {each: size for each, size in num_bytes.items() if each not in self._outputs}
         offsets, total = self._instructions.place(own)
-        self._workspace = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
+        if beside is not None and beside._workspace.nbytes >= total + ALIGNMENT:
+            self._workspace = beside._workspace
+        else:
+            self._workspace = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
         start = -(-self._workspace.data_ptr() // ALIGNMENT) * ALIGNMENT
         self._instructions.point(
             {each: start + offset for each, offset in offsets.items()}
             | {each: tensor.data_ptr() for each, tensor in self._outputs.items()}
         )
-        self._native = NativeProgram(self._instructions, self._limits, self._pool)
+        native = None if beside is None else beside._native
+        self._native = NativeProgram(self._instructions, self._limits, self._pool, native)
 
     def run(self, arrays: StepArrays) -> None:
         """Compute a step.

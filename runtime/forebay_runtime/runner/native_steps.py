@@ -42,15 +42,18 @@ class RecordedModel:
         cache: KvCache,
         limits: Limits,
         form: NativeForm,
-        pool: ThreadPool,
         num_layers: int | None = None,
+        beside: RecordedModel | None = None,
     ) -> None:
         """Record. num_layers: only so many of each kind, as Decoder.hidden_states has it.
 
+        beside: in whose memory, and on whose threads, it works.
         Raises: CannotRecord if the model does something that is no instruction.
         """
         if not model.link.shard.is_whole or not model.stage.is_whole:
             raise CannotRecord("ranks that share a model talk to each other within a step")
+        pool = ThreadPool(form.num_threads) if beside is None else beside._pool
+        self._pool: ThreadPool = pool
         program = Program(
             limits.max_num_batched_tokens,
             limits.max_num_seqs,
@@ -66,8 +69,8 @@ class RecordedModel:
         self._is_finite = program.flag_finite(hidden.buffer).numpy()
         self._hidden = program.output(hidden.buffer)
         self._logits = ScoreRows.of(program.output(logits.buffer))
-        program.finish()
-        self._program = program
+        program.finish(None if beside is None else beside._program)
+        self._program: Program = program
 
     def run(self, inputs: StepInputs, token_ids: NDArray[np.int64]) -> Computed:
         """Compute a step. token_ids: [T], those that were carried in their place."""
@@ -109,8 +112,7 @@ class NativeSteps:
 
     def __init__(self, model: Decoder, cache: KvCache, limits: Limits, form: NativeForm) -> None:
         """Raises: CannotRecord."""
-        pool = ThreadPool(form.num_threads)
-        self._record = partial(RecordedModel, model, cache, limits, form, pool)
+        self._record = partial(RecordedModel, model, cache, limits, form)
         self._whole = self._record()
         self._few: RecordedModel | None = None
 
@@ -130,7 +132,8 @@ class NativeSteps:
         if num_layers is None:
             return self._whole.run(inputs, token_ids)
         if self._few is None:
-            self._few = self._record(num_layers)
+            # What it touches for the first time is what serving's steps will work in.
+            self._few = self._record(num_layers, self._whole)
         return self._few.run(inputs, token_ids)
 
     def end_warm_up(self) -> None:
@@ -146,7 +149,9 @@ def record_steps(model: Decoder, cache: KvCache, limits: Limits) -> NativeSteps 
     try:
         steps = NativeSteps(model, cache, limits, form)
     except CannotRecord as reason:
-        logger.info("Recorded no steps, they run operation by operation: %s", reason)
+        logger.warning(
+            "Recorded no steps, so they run operation by operation, which is slower: %s", reason
+        )
         return None
     logger.info(
         "Recorded steps kernels=%s threads=%d dtype=%s inputs=%s",

@@ -84,7 +84,7 @@ class PortableChoice:
         drawn = [
             row
             for row, request in enumerate(requests)
-            if not request.sampling.is_greedy and row not in edited_rows
+            if not (request.sampling.is_greedy or request.edits_scores)
         ]
         self._draw(picked, logits, {row: row for row in drawn}, asked)
         return picked

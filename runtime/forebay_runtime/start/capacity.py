@@ -99,6 +99,7 @@ def fit_limits(config: EngineConfig, limits: Limits, num_blocks: int, shape: Blo
         raise StartError(
             f"The memory left holds {num_blocks * shape.num_tokens} tokens in its KV cache, too "
             f"few for one request of {config.max_model_len or 2}; raise --gpu-memory-utilization, "
-            "give the process more memory, or lower --max-num-batched-tokens or --max-model-len"
+            "give the process more memory, or lower --max-num-seqs, --max-num-batched-tokens or "
+            "--max-model-len"
         )
     return replace(limits, max_model_len=longest)

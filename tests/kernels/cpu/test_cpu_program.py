@@ -131,6 +131,34 @@ def test_a_stack_of_layers_takes_the_memory_of_one() -> None:
     assert num_bytes(9) == num_bytes(1)
 
 
+def test_programs_that_share_memory_compute_by_turns_what_they_compute_alone() -> None:
+    pool, table = ThreadPool(2), torch.randn(10, 32)
+    wide, narrow = pack_dense(torch.randn(67, 32)), pack_dense(torch.randn(32, 67))
+
+    def record(num_layers: int, beside: Program | None = None) -> tuple[Program, torch.Tensor]:
+        program = Program(8, 1, 1, pool)
+        x = program.embedding(table)
+        for _ in range(num_layers):
+            program.linear_add(x, program.linear(x, wide), narrow)
+        out = program.output(program.rms_norm(x, torch.ones(32), 1e-5))
+        program.finish(beside)
+        return program, out
+
+    def run(program: Program, out: torch.Tensor, num_tokens: int) -> list[float]:
+        program.run(rows_only(num_tokens))
+        numbers: list[float] = out[:num_tokens].flatten().tolist()
+        return numbers
+
+    alone = {(n, layers): run(*record(layers), n) for n in (1, 3, 8) for layers in (1, 5)}
+    whole = record(5)
+    few = record(1, beside=whole[0])
+    for num_tokens in (8, 1, 3, 8):
+        assert run(*few, num_tokens) == alone[num_tokens, 1]
+        assert run(*whole, num_tokens) == alone[num_tokens, 5]
+    del whole
+    assert run(*few, 8) == alone[8, 1]
+
+
 _LIVES = st.lists(
     st.tuples(st.integers(1, 5000), st.integers(0, 20), st.integers(0, 20)).map(
         lambda parts: Life(parts[0], min(parts[1:]), max(parts[1:]))

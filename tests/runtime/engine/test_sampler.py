@@ -135,3 +135,8 @@ def test_a_nucleus_wider_than_the_first_candidates_is_drawn_whole() -> None:
 
 def test_no_request_to_sample_gives_no_token() -> None:
     assert Sampler().sample(StepResult(torch.empty(0, 5)), Batch(())).wait() == Sampled()
+
+
+def test_a_greedy_request_seeds_no_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.Random", None)
+    assert sample(LOGITS.expand(3, -1), requests(3, temperature=0)) == [1, 1, 1]

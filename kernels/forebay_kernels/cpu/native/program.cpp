@@ -50,11 +50,12 @@ int64_t now() {
 
 class Program {
   public:
+    // beside: whose scratch this one uses, too, or null.
     Program(const Instruction* const* instructions, int num_instructions, const Limits& limits,
-            int num_threads)
+            int num_threads, const Program* beside)
         : instructions_(instructions, instructions + num_instructions),
           limits_(limits),
-          scratch_(num_threads) {}
+          scratch_(beside ? beside->scratch_ : std::make_shared<Scratch>(num_threads)) {}
 
     // Whether the step is within the limits; else nothing is run. nanoseconds: of each operation,
     // added to what is there; or null.
@@ -90,7 +91,7 @@ class Program {
 
     std::vector<const Instruction*> instructions_;
     Limits limits_;
-    Scratch scratch_;
+    std::shared_ptr<Scratch> scratch_;
     AttentionPlan plan_;
     const Attention* planned_for_ = nullptr;
 };
@@ -185,7 +186,7 @@ void Program::run(const RmsNorm& with, int num_rows, Pool& pool) {
 void Program::run(const LinearProduct& with, int num_rows, Pool& pool) {
     const LinearCall call = {with.x,   with.x_stride,   num_rows,       with.bias,
                              with.out, with.out_stride, with.adds != 0, with.input_form};
-    linear(*with.matrix, call, pool, scratch_);
+    linear(*with.matrix, call, pool, *scratch_);
 }
 
 void Program::run(const Add& with, int num_rows, Pool& pool) {
@@ -221,7 +222,7 @@ void Program::run(const Attention& with, const Step& step, Pool& pool) {
     const int end = step.num_seqs > 0 ? step.query_starts[step.num_seqs] : step.num_tokens;
     std::memset(with.out, 0, 4 * width * first);
     std::memset(with.out + end * width, 0, 4 * width * (step.num_tokens - end));
-    plan_.run(with, pool, scratch_);
+    plan_.run(with, pool, *scratch_);
 }
 
 void Program::run(const GateMul& with, int num_rows, Pool& pool) {
@@ -266,10 +267,13 @@ void Program::run(const FlagFinite& with, int num_rows, Pool& pool) {
 }  // namespace forebay
 
 // A program of instructions that stand as long as it does. Freed by fb_delete_program.
+// beside: null, or a program of as many threads that never runs at the same time: its scratch is
+// used, and stays as long as either does.
 FB_EXPORT void* fb_new_program(const forebay::Instruction* const* instructions,
                                int num_instructions, const forebay::Limits* limits,
-                               int num_threads) {
-    return new forebay::Program(instructions, num_instructions, *limits, num_threads);
+                               int num_threads, const void* beside) {
+    return new forebay::Program(instructions, num_instructions, *limits, num_threads,
+                                static_cast<const forebay::Program*>(beside));
 }
 
 FB_EXPORT void fb_delete_program(void* program) { delete static_cast<forebay::Program*>(program); }
