@@ -16,7 +16,7 @@ from forebay_kernels.cpu import recording
 from forebay_runtime.request import Request, SamplingParams
 from native_play import load_native_engine, load_torch_engine
 from product_oracle import instructions, usable_isas
-from tiny_model import FAMILIES
+from tiny_model import FAMILIES, save_tiny
 
 MIXTURES = ["mixtral", "qwen2_moe", "qwen3_moe"]
 RECORDED = [family for family in FAMILIES if family not in MIXTURES]
