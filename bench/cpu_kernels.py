@@ -36,7 +36,7 @@ _WEIGHTS_BYTES = 96 * 2**20
 
 def main() -> int:
     """Measure and print; 0."""
-    options = parse_arguments()
+    options = build_parser().parse_args()
     random.seed(0)
     torch.manual_seed(0)
     machine = describe_machine()
@@ -69,27 +69,57 @@ def main() -> int:
     return 0
 
 
-def parse_arguments() -> argparse.Namespace:
+def build_parser() -> argparse.ArgumentParser:
+    """The flags."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--parts", nargs="+", choices=PARTS, default=PARTS)
-    add("--shapes", nargs="+", choices=products.MODELS, default=["SmolLM2-135M", "1B"])
+    add("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is measured (all)")
+    shapes = ["SmolLM2-135M", "1B"]
+    add(
+        "--shapes",
+        nargs="+",
+        choices=products.MODELS,
+        default=shapes,
+        help=f"models whose products and attention are timed ({' '.join(shapes)})",
+    )
     names = [kept.name for kept in products.FORMATS]
     shown = "; ".join(names)
     add("--formats", nargs="+", choices=names, metavar="NAME", help=f"each quoted, of: {shown}")
-    add("--batches", nargs="+", type=int, default=products.BATCHES)
+    batches = " ".join(map(str, products.BATCHES))
+    add(
+        "--batches",
+        nargs="+",
+        type=int,
+        default=products.BATCHES,
+        metavar="ROWS",
+        help=f"rows of inputs that a product takes ({batches})",
+    )
     add("--no-torch", action="store_true", help="do not time torch's own operators")
     add("--model", type=Path, help="what whole steps are measured of")
     add("--kind", choices=KINDS, default="int8", help="the peak that whole steps are held to")
-    add("--dtype", default="auto")
-    add("--quantization", default="None")
-    add("--kv-cache-dtype", default="auto")
-    add("--weights-mib", type=int, default=_WEIGHTS_BYTES // 2**20)
-    add("--big-mib", type=int, default=2048)
+    serves = "--model's, as forebay serve has it (%(default)s)"
+    add("--dtype", default="auto", help=serves)
+    add("--quantization", default="None", help=serves)
+    add("--kv-cache-dtype", default="auto", help=serves)
+    buffer = "MiB of the buffer by which memory's rate is measured: "
+    add(
+        "--weights-mib",
+        type=int,
+        default=_WEIGHTS_BYTES // 2**20,
+        metavar="MIB",
+        help=f"{buffer}as large as the weights (%(default)s)",
+    )
+    add(
+        "--big-mib",
+        type=int,
+        default=2048,
+        metavar="MIB",
+        help=f"{buffer}larger than all caches (%(default)s)",
+    )
     add("--out", type=Path, help="where all of it is written as JSON")
-    return parser.parse_args()
+    return parser
 
 
 def parts_of(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Row]]]:

@@ -68,19 +68,45 @@ class Turn:
         return sum(map(len, self.token_ids)) / self.seconds
 
 
+def build_parser() -> argparse.ArgumentParser:
+    """The flags."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path, help="a .gguf file, or a folder of safetensors")
+    parser.add_argument("--draft", help="a draft model, instead of n-grams")
+    parser.add_argument(
+        "--num-speculative-tokens",
+        type=int,
+        default=5,
+        help="proposed at a time, at most (%(default)s)",
+    )
+    parser.add_argument(
+        "--texts",
+        nargs="+",
+        choices=TEXTS,
+        default=list(TEXTS),
+        help="what is continued, each quoted (all)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="pairs of turns that are compared (%(default)s)"
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        nargs="+",
+        default=[1, 8],
+        help="how many ask at once, a case each (1 8)",
+    )
+    parser.add_argument(
+        "--output-tokens", type=int, default=128, help="of each request (%(default)s)"
+    )
+    parser.add_argument("--dtype", default="auto", help="as forebay serve has it (%(default)s)")
+    parser.add_argument("--out", type=Path, help="also write the figures here, as JSON")
+    return parser
+
+
 def main() -> None:
     """Print the table, and the same as JSON if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--draft", help="a draft model, instead of n-grams")
-    parser.add_argument("--num-speculative-tokens", type=int, default=5)
-    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--output-tokens", type=int, default=128)
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--out", type=Path, help="also write the figures here, as JSON")
-    args = parser.parse_args()
+    args = build_parser().parse_args()
     engine = load(args)
     tokenizer = read_text_parts(args.model)[0]
     print(json.dumps(describe_machine() | describe_versions(None, None)))

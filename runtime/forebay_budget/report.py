@@ -109,7 +109,7 @@ def _plan(inspection: Inspection, fit: Fit, demand: Demand) -> str:
         rows.append(("memory utilisation", str(fit.gpu_memory_utilization)))
     else:
         rows.append(("fits in", f"a CPU pod of {format_bytes(fit.budget_bytes)}"))
-    formats = fit.dtype
+    formats = _plain_format(inspection, fit)
     if inspection.config.weight_bits:
         formats += f", weights as stored ({inspection.quantization})"
     elif fit.quantization != "None":
@@ -120,6 +120,16 @@ def _plan(inspection: Inspection, fit: Fit, demand: Demand) -> str:
         ("requests at once", f"{fit.max_num_seqs} at most"),
     ]
     return _table(rows)
+
+
+def _plain_format(inspection: Inspection, fit: Fit) -> str:
+    """What is not quantised is computed in, and on a CPU also kept in."""
+    if fit.device == "GPU" or fit.dtype != "auto":
+        return fit.dtype
+    is_plain = inspection.quantization is None and fit.quantization == "None"
+    if is_plain and inspection.config.dtype == "bfloat16":
+        return "float32 (where the CPU multiplies bfloat16, that: half of the weights' memory)"
+    return "float32"
 
 
 def _split(fit: Fit, demand: Demand) -> str:

@@ -1,5 +1,6 @@
 """Which servers are compared with which, how they are started, and what is said of the rest."""
 
+import sys
 from pathlib import Path
 
 import against_peers
@@ -71,6 +72,30 @@ def test_a_path_that_is_not_there_is_refused(
     with pytest.raises(SystemExit):
         options(places, "--llama-server", "/no/such/server")
     assert "/no/such/server is not there" in capsys.readouterr().err
+
+
+def test_one_quick_round_is_not_judged(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Measured(ready_seconds={"Forebay 4 bit": [9.0]}, samples={"Forebay 4 bit": {}})
+    monkeypatch.setattr(against_peers, "measure", lambda *_: found)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    flags = ["--models", str(places.models), "--name", "m", "--groups", "bars"]
+    monkeypatch.setattr(sys, "argv", ["against_peers", *flags])
+    assert against_peers.main() == 0
+    assert "**missed**" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--quick"])
+    assert against_peers.main() == 0
+    told = capsys.readouterr().out
+    assert "No verdicts: " in told and "missed" not in told
+
+
+def test_a_check_that_could_judge_nothing_is_refused(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(places, "--quick", "--check")
+    assert "--check has nothing to judge with --quick" in capsys.readouterr().err
 
 
 def test_every_server_gets_the_same_limits_and_all_processors(places: Places) -> None:

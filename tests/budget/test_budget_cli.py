@@ -96,6 +96,25 @@ requests that 992912 tokens of KV cache hold at once
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "flags", "told"),
+    [
+        ("bfloat16", [], "float32 (where the CPU multiplies bfloat16, that: half of"),
+        ("bfloat16", ["--dtype", "bfloat16"], "bfloat16; KV cache bfloat16"),
+        ("bfloat16", ["--quantization", "INT4"], "float32, weights INT4"),
+        ("float32", [], "float32; KV cache float32"),
+    ],
+    ids=["as-it-came", "asked", "rounded", "float32"],
+)
+def test_a_cpus_number_format_is_what_was_planned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, dtype: str, flags: list[str], told: str
+) -> None:
+    stored = {"bfloat16": "BF16", "float32": "F32"}[dtype]
+    model = write_hf_model(tmp_path, TINY_LLAMA | {"torch_dtype": dtype}, dtype=stored)
+    _, out, _ = run(capsys, "budget", str(model), "--device", "cpu", *flags)
+    assert f"number format       {told}" in out
+
+
 def test_the_document_has_the_plans_keys_and_the_terms(
     capsys: pytest.CaptureFixture[str], large_model: str
 ) -> None:

@@ -1,11 +1,13 @@
 """Tags of images follow what is in them: an unchanged source is never built or rolled out again."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bring_up import build_images
 from images import image_tag
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -55,3 +57,17 @@ def test_a_change_gives_new_tags_to_the_images_that_hold_it(
 
     after = {target: image_tag(target, source) for target in targets}
     assert {target for target in targets if after[target] != before[target]} == changed
+
+
+def test_what_takes_minutes_to_build_says_so_as_it_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Docker:
+        """Says when it is asked to build."""
+
+        def build(self, target: str, tag: str) -> None:
+            print(f"building {target}")
+
+    build_images(Docker())  # type: ignore[arg-type]
+    told = capsys.readouterr().out
+    assert re.search(r"Image of the runtime .*about \d+ minutes.*\nbuilding runtime", told)
