@@ -54,7 +54,7 @@ FB_CHOOSE_TABLE(AttentionKernels, attention_kernels)
 int64_t attention_scratch_bytes(const Attention& call, int num_rows) {
     const int64_t size = (call.cache.head_dim + 15) / 16 * 16;
     const int64_t tile = 2 * tile_keys * size + 2 * tile_keys;
-    const int64_t scores = 8 * tile_keys;
+    const int64_t scores = few_rows * scores_stride;
     return 4 * (tile + scores + num_rows * (2 * size + 2));
 }
 

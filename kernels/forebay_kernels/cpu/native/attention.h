@@ -19,6 +19,8 @@ namespace forebay {
 constexpr int tile_keys = 128;
 // Rows of a head up to which a tile's keys and values are used as they are read, without scratch.
 constexpr int few_rows = 8;
+// Of a row's scores: a vector may be written that begins at a tile's last key.
+constexpr int scores_stride = tile_keys + 16;
 
 // Queries at consecutive positions of one sequence, by all heads of some KV heads, and the tiles of
 // keys that they see. Letters: N tokens, G heads a KV head; a row is a query of one head, and rows

@@ -30,7 +30,8 @@ FB_INLINE void prepare_scores(const Work& work, float* scores, int begin, int en
         for (int i = begin; i < end; ++i) scores[i] = cap * tanh_of(scores[i] * inverse);
     }
     for (int i = begin; i < first; ++i) scores[i] = -__builtin_inff();
-    for (int i = last; i < end; ++i) scores[i] = -__builtin_inff();
+    // What is written behind the end is no row's; see scores_stride.
+    for (int i = last; i < end; i += 16) store(scores + i, spread(-__builtin_inff()));
 }
 
 // Scores [begin, end) of a row, of which it sees [first, last), become weights; those of keys that
@@ -56,11 +57,16 @@ void weigh(const Work& work, float* scores, int begin, int end, int first, int l
 
 // part and total [stride + 2]: weighted values, sum of weights, largest score.
 FB_INLINE void add_part(const float* part, int stride, float* total) {
-    const float top = part[stride + 1] > total[stride + 1] ? part[stride + 1] : total[stride + 1];
-    const float old_share = exp_of(total[stride + 1] - top);
-    const float new_share = exp_of(part[stride + 1] - top);
-    for (int i = 0; i <= stride; ++i) total[i] = total[i] * old_share + part[i] * new_share;
-    total[stride + 1] = top;
+    const float old_top = total[stride + 1], new_top = part[stride + 1];
+    const bool is_larger = new_top > old_top;
+    const float share = exp_of(is_larger ? old_top - new_top : new_top - old_top);
+    const float old_share = is_larger ? share : 1.0f, new_share = is_larger ? 1.0f : share;
+    const Floats old_shares = spread(old_share), new_shares = spread(new_share);
+    for (int i = 0; i < stride; i += 16) {
+        store(total + i, add(mul(load(total + i), old_shares), mul(load(part + i), new_shares)));
+    }
+    total[stride] = total[stride] * old_share + part[stride] * new_share;
+    total[stride + 1] = is_larger ? new_top : old_top;
 }
 
 FB_INLINE void clear_total(const ItemRows& rows, int row, float* total) {
@@ -89,7 +95,7 @@ void weigh_rows(const Work& work, int tile, int row, int num_rows, int begin, in
                 float* parts) {
     for (int i = 0; i < num_rows; ++i) {
         float* sums = parts + i * work.total_floats() + work.stride;
-        weigh(work, work.scores + i * tile_keys, begin, end, work.begin_of(tile, row + i),
+        weigh(work, work.scores + i * scores_stride, begin, end, work.begin_of(tile, row + i),
               work.end_of(tile, row + i), &sums[0], &sums[1]);
     }
 }
@@ -103,10 +109,10 @@ void attend_block(const Work& work, int tile, int row, int num_rows, float* part
     if (first >= last) return;
     const int begin = first / 16 * 16, end = (last + 15) / 16 * 16;
     multiply_rows({work.queries + row * work.stride, work.stride, work.keys, tile_keys, 0,
-                   work.head_dim, work.scores, tile_keys},
+                   work.head_dim, work.scores, scores_stride},
                   num_rows, begin, end);
     weigh_rows(work, tile, row, num_rows, begin, end, parts);
-    multiply_rows({work.scores, tile_keys, work.values, work.stride, first, last, parts, floats},
+    multiply_rows({work.scores, scores_stride, work.values, work.stride, first, last, parts, floats},
                   num_rows, 0, work.stride);
 }
 

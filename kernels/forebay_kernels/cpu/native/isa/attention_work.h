@@ -89,7 +89,7 @@ struct Work : ItemRows {
     float* values;    // [tile_keys][stride]
     float* k_scales;  // [tile_keys]
     float* v_scales;  // [tile_keys]
-    float* scores;    // [few_rows][tile_keys]
+    float* scores;    // [few_rows][scores_stride]
     float* queries;   // [num_rows][stride], times the scale
     float* totals;    // [num_rows][total_floats]
 
@@ -101,7 +101,7 @@ struct Work : ItemRows {
         k_scales = values + tile_keys * stride;
         v_scales = k_scales + tile_keys;
         scores = v_scales + tile_keys;
-        queries = scores + few_rows * tile_keys +
+        queries = scores + few_rows * scores_stride +
                   int64_t{kv_head - item.kv_head} * num_rows * (stride + total_floats());
         totals = queries + num_rows * stride;
     }

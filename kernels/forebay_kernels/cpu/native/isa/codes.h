@@ -18,20 +18,26 @@ inline Units units(const Matrix& matrix) {
             ahead * 2 * tile_outputs / group_bytes};
 }
 
+// One set of tiles, which begins with the first of a part's, by rows from `row` on.
+struct TilesCall {
+    const Tiles& tiles;
+    const Units units;
+    const RoundedRows& x;
+    const Part& part;
+    const Destination& to;
+    int num_outputs;
+};
+
 template <class V, int num_rows>
-inline void multiply_rows(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x, int row,
-                          const Part& part, const Destination& to) {
+inline void multiply_rows(const TilesCall& call, int row) {
     CodesKernel<V, num_rows> kernel;
-    kernel.run(tiles, units(matrix), x, row);
-    for (int t = 0; t < tiles_at_once && part.first_tile + t < part.end_tile; ++t) {
-        for (int r = 0; r < num_rows; ++r) {
-            finish(kernel.sums[t][r], row + r, part.first_tile + t, matrix.num_outputs, to);
-        }
-    }
+    kernel.run(call.tiles, call.units, call.x, row, [&](int t, int r, Floats sum) {
+        const int tile = call.part.first_tile + t;
+        if (tile < call.part.end_tile) finish(sum, row + r, tile, call.num_outputs, call.to);
+    });
 }
 
-using MultiplyRows = void (*)(const Matrix&, const Tiles&, const RoundedRows&, int, const Part&,
-                              const Destination&);
+using MultiplyRows = void (*)(const TilesCall&, int row);
 
 template <class V>
 inline MultiplyRows for_rows(int num_rows) {
@@ -51,9 +57,10 @@ inline MultiplyRows for_rows(int num_rows) {
 template <class V>
 inline void multiply_tiles(const Matrix& matrix, const Tiles& tiles, const RoundedRows& x,
                            const Part& part, const Destination& to) {
+    const TilesCall call = {tiles, units(matrix), x, part, to, matrix.num_outputs};
     for (int row = part.first_row; row < part.end_row;) {
         const int num_rows = next_rows(part.end_row - row, code_rows_at_once, most_code_rows);
-        for_rows<V>(num_rows)(matrix, tiles, x, row, part, to);
+        for_rows<V>(num_rows)(call, row);
         row += num_rows;
     }
 }

@@ -52,10 +52,10 @@ struct CodesKernel {
     static constexpr int unit_bytes = V::steps * V::bits * 8;
     static constexpr int unit_inputs = 4 * V::steps;
 
-    Floats sums[tiles_at_once][num_rows];
-
-    void run(const Tiles& tiles, const Units& units, const RoundedRows& x, int first_row) {
-        // Here, and not in the object, they stay in registers.
+    // use(tile, row, sum), each counted from the first.
+    template <class Use>
+    FB_INLINE void run(const Tiles& tiles, const Units& units, const RoundedRows& x, int first_row,
+                       const Use& use) {
         Floats local[tiles_at_once][num_rows];
 #pragma GCC unroll 2
         for (auto& of_tile : local) {
@@ -76,7 +76,7 @@ struct CodesKernel {
 #pragma GCC unroll 2
         for (int t = 0; t < tiles_at_once; ++t) {
 #pragma GCC unroll 16
-            for (int r = 0; r < num_rows; ++r) sums[t][r] = local[t][r];
+            for (int r = 0; r < num_rows; ++r) use(t, r, local[t][r]);
         }
     }
 

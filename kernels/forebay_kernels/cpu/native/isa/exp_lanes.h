@@ -11,6 +11,9 @@ namespace {
 #if defined(__AVX512F__)
 
 FB_INLINE Floats larger(Floats x, Floats y) { return _mm512_max_ps(x, y); }
+FB_INLINE Floats divide(Floats x, Floats y) { return _mm512_div_ps(x, y); }
+FB_INLINE __m256 low_half(Floats x) { return _mm512_castps512_ps256(x); }
+FB_INLINE __m256 high_half(Floats x) { return _mm512_extractf32x8_ps(x, 1); }
 // 2 ** power * x, of whole powers
 FB_INLINE Floats move_exponent(Floats x, Floats power) { return _mm512_scalef_ps(x, power); }
 // x where y is not below a bound, else 0
@@ -23,6 +26,11 @@ FB_INLINE Floats unless_below(Floats x, Floats y, Floats bound) {
 FB_INLINE Floats larger(Floats x, Floats y) {
     return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
 }
+FB_INLINE Floats divide(Floats x, Floats y) {
+    return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+FB_INLINE __m256 low_half(Floats x) { return x.a; }
+FB_INLINE __m256 high_half(Floats x) { return x.b; }
 FB_INLINE __m256 power_of_two(__m256 power) {
     const __m256i whole = _mm256_add_epi32(_mm256_cvtps_epi32(power), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(whole, 23));
@@ -58,7 +66,27 @@ FB_INLINE Floats exp_lanes(Floats x) {
     return unless_below(move_exponent(sum, power), x, least);
 }
 
+// Halves with halves, as the other sets of instructions do it.
+template <class Join>
+FB_INLINE float join_lanes(__m256 eight, const Join& join) {
+    __m128 x = join(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    x = join(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(join(x, _mm_movehdup_ps(x)));
+}
+FB_INLINE float sum_of_lanes(Floats x) {
+    return join_lanes(_mm256_add_ps(low_half(x), high_half(x)),
+                      [](__m128 a, __m128 b) { return _mm_add_ps(a, b); });
+}
+FB_INLINE float largest_lane(Floats x) {
+    return join_lanes(_mm256_max_ps(low_half(x), high_half(x)),
+                      [](__m128 a, __m128 b) { return _mm_max_ps(a, b); });
+}
+
 #else
+
+FB_INLINE Floats divide(const Floats& x, const Floats& y) {
+    return by_lane<Floats>([&](int i) { return x.lane[i] / y.lane[i]; });
+}
 
 FB_INLINE Floats larger(const Floats& x, const Floats& y) {
     return by_lane<Floats>([&](int i) { return x.lane[i] > y.lane[i] ? x.lane[i] : y.lane[i]; });
@@ -66,8 +94,6 @@ FB_INLINE Floats larger(const Floats& x, const Floats& y) {
 FB_INLINE Floats exp_lanes(const Floats& x) {
     return by_lane<Floats>([&](int i) { return exp_of(x.lane[i]); });
 }
-
-#endif
 
 // In one order, the same for all sets of instructions.
 FB_INLINE float sum_of_lanes(const Floats& x) {
@@ -89,6 +115,8 @@ FB_INLINE float largest_lane(const Floats& x) {
     }
     return lanes[0];
 }
+
+#endif
 
 }  // namespace
 }  // namespace FOREBAY_ISA

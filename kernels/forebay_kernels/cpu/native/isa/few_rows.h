@@ -30,7 +30,7 @@ void score_rows(const Work& work, const TilePlaces& places, KeyStream& stream) {
             }
         }
         for (int row = 0; row < rows; ++row) {
-            store(work.scores + row * tile_keys + first, sums[row]);
+            store(work.scores + row * scores_stride + first, sums[row]);
         }
     }
 }
@@ -50,7 +50,7 @@ FB_INLINE void sum_columns(const Work& work, const TilePlaces& places, KeyStream
             right[i] = load_stored<number>(value, work.head_dim, column + 16 * i);
         }
         for (int row = 0; row < rows; ++row) {
-            const Floats left = spread(work.scores[row * tile_keys + key]);
+            const Floats left = spread(work.scores[row * scores_stride + key]);
             for (int i = 0; i < vectors; ++i) sums[row][i] = fma(left, right[i], sums[row][i]);
         }
     }

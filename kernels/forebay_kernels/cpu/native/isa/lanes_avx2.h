@@ -166,16 +166,18 @@ FB_INLINE Ints magnitude_bits(Floats x) {
     return {_mm256_and_si256(_mm256_castps_si256(x.a), kept),
             _mm256_and_si256(_mm256_castps_si256(x.b), kept)};
 }
-// Rounded to the nearest, halves to even, and each within eight bits.
-FB_INLINE void store_rounded(int8_t* to, Floats x) {
-    const __m256i shorts = _mm256_permute4x64_epi64(
-        _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)), 0xd8);
+// Rounded to the nearest, halves to even, and each within eight bits: what is stored.
+FB_INLINE Ints store_rounded(int8_t* to, Floats x) {
+    const Ints rounded = {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+    const __m256i shorts =
+        _mm256_permute4x64_epi64(_mm256_packs_epi32(rounded.a, rounded.b), 0xd8);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                      _mm_packs_epi16(_mm256_castsi256_si128(shorts),
                                      _mm256_extracti128_si256(shorts, 1)));
+    return rounded;
 }
-FB_INLINE int32_t sum_rounded(Floats x) {
-    const __m256i eight = _mm256_add_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
+FB_INLINE int32_t sum_of_ints(Ints x) {
+    const __m256i eight = _mm256_add_epi32(x.a, x.b);
     __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1));

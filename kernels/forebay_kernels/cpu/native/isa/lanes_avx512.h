@@ -139,12 +139,14 @@ FB_INLINE Ints max_ints(Ints a, Ints b) { return _mm512_max_epi32(a, b); }
 FB_INLINE Ints magnitude_bits(Floats x) {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
-// Rounded to the nearest, halves to even, and each within eight bits.
-FB_INLINE void store_rounded(int8_t* to, Floats x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+FB_INLINE Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+FB_INLINE int32_t sum_of_ints(Ints x) { return _mm512_reduce_add_epi32(x); }
+// Rounded to the nearest, halves to even, and each within eight bits: what is stored.
+FB_INLINE Ints store_rounded(int8_t* to, Floats x) {
+    const Ints rounded = _mm512_cvtps_epi32(x);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(rounded));
+    return rounded;
 }
-FB_INLINE int32_t sum_rounded(Floats x) { return _mm512_reduce_add_epi32(_mm512_cvtps_epi32(x)); }
 
 }  // namespace
 }  // namespace FOREBAY_ISA

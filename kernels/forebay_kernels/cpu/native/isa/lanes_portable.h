@@ -156,12 +156,17 @@ FB_INLINE Ints magnitude_bits(const Floats& x) {
 FB_INLINE int32_t rounded(float x) {
     return static_cast<int32_t>(bits_of_float(x + 0x1.8p23f) - bits_of_float(0x1.8p23f));
 }
-FB_INLINE void store_rounded(int8_t* to, const Floats& x) {
-    for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(rounded(x.lane[i]));
+FB_INLINE Ints add_ints(const Ints& a, const Ints& b) {
+    return by_lane<Ints>([&](int i) { return a.lane[i] + b.lane[i]; });
 }
-FB_INLINE int32_t sum_rounded(const Floats& x) {
+FB_INLINE Ints store_rounded(int8_t* to, const Floats& x) {
+    const Ints all = by_lane<Ints>([&](int i) { return rounded(x.lane[i]); });
+    for (int i = 0; i < 16; ++i) to[i] = static_cast<int8_t>(all.lane[i]);
+    return all;
+}
+FB_INLINE int32_t sum_of_ints(const Ints& x) {
     int32_t sum = 0;
-    for (int i = 0; i < 16; ++i) sum += rounded(x.lane[i]);
+    for (int i = 0; i < 16; ++i) sum += x.lane[i];
     return sum;
 }
 

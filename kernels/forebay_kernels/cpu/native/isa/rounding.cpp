@@ -17,35 +17,53 @@ FB_INLINE float float_of(int32_t bits) {
     return x;
 }
 
-// The scale of a unit whose largest magnitude has these bits: not a number if one input was not
-// finite, so that the row's outputs are not, either.
-struct Scale {
-    float scale, inverse;
+// So many units are looked through one after the other: then a step's latency is that of one unit
+// no more, and their scales are divided as vectors.
+constexpr int units_at_once = 64;
+
+// Of some units: their largest magnitudes' bits, what their inputs are multiplied by, the scales
+// that undo it, and the sums of their codes.
+struct SomeUnits {
+    int num_units;
+    int32_t largest[units_at_once];
+    float inverses[units_at_once];
+    float scales[units_at_once];
+    int32_t sums[units_at_once];
 };
-FB_INLINE Scale scale_of(int32_t largest_bits) {
-    if (largest_bits >= infinity_bits) return {__builtin_nanf(""), 0.0f};
-    const float most = float_of(largest_bits);
-    if (most < least) return {0.0f, 0.0f};
-    return {most / largest_code, largest_code / most};
+
+FB_INLINE void find_largest(const float* x, int num_inputs, SomeUnits& units) {
+    for (int unit = 0; unit < units.num_units; ++unit, x += num_inputs) {
+        Ints magnitude = magnitude_bits(load(x));
+        if (num_inputs > 16) magnitude = max_ints(magnitude, magnitude_bits(load(x + 16)));
+        units.largest[unit] = largest(magnitude);
+    }
 }
 
-// Stores a unit's codes, and gives their sum and scale.
-struct Rounded {
-    float scale;
-    int32_t sum;
-};
-FB_INLINE Rounded round_unit(const float* x, int num_inputs, int8_t* codes) {
-    Ints magnitude = magnitude_bits(load(x));
-    if (num_inputs > 16) magnitude = max_ints(magnitude, magnitude_bits(load(x + 16)));
-    const Scale by = scale_of(largest(magnitude));
-    int32_t sum = 0;
-    for (int i = 0; i < num_inputs; i += 16) {
-        const bool is_zero = by.inverse == 0.0f;
-        const Floats scaled = is_zero ? zero_floats() : mul(load(x + i), spread(by.inverse));
-        store_rounded(codes + i, scaled);
-        sum += sum_rounded(scaled);
+// A scale is not a number if one input was not finite, so that the row's outputs are not, either.
+FB_INLINE void find_scales(SomeUnits& units) {
+    for (int unit = 0; unit < units.num_units; ++unit) {
+        const float most = float_of(units.largest[unit]);
+        const bool is_finite = units.largest[unit] < infinity_bits;
+        const bool is_some = is_finite && most >= least;
+        const float divisor = is_some ? most : 1.0f;
+        units.inverses[unit] = is_some ? largest_code / divisor : 0.0f;
+        units.scales[unit] = is_some ? divisor / largest_code
+                                     : (is_finite ? 0.0f : __builtin_nanf(""));
     }
-    return {by.scale, sum};
+}
+
+FB_INLINE void store_codes(const float* x, int num_inputs, SomeUnits& units, int8_t* codes) {
+    for (int unit = 0; unit < units.num_units; ++unit, x += num_inputs, codes += num_inputs) {
+        const float inverse = units.inverses[unit];
+        const bool is_zero = inverse == 0.0f;
+        const Floats by = spread(inverse);
+        Ints sums = store_rounded(codes, is_zero ? zero_floats() : mul(load(x), by));
+        if (num_inputs > 16) {
+            const Floats scaled = is_zero ? zero_floats() : mul(load(x + 16), by);
+            sums = add_ints(sums, store_rounded(codes + 16, scaled));
+        }
+        units.sums[unit] = sum_of_ints(sums);
+    }
 }
 
 // Stored inputs from `first` on, zeros past the last.
@@ -63,16 +81,26 @@ FB_INLINE const float* take_inputs(const Matrix& matrix, const float* x, int fir
     return buffer;
 }
 
-FB_INLINE void put_offset(const Matrix& matrix, int unit, const Rounded& rounded, void* offsets) {
-    if (matrix.zero_kind == ZeroKind::mins) {
-        const int group = unit * matrix.unit_inputs() / matrix.group_size;
-        const bool is_first = unit * matrix.unit_inputs() % matrix.group_size == 0;
-        float* of_group = static_cast<float*>(offsets) + group;
-        const float offset = rounded.scale * static_cast<float>(rounded.sum) * matrix.min_factor;
-        *of_group = is_first ? offset : *of_group + offset;
-    } else {
+// Of units from `first` on; see RoundedRows.
+FB_INLINE void put_offsets(const Matrix& matrix, int first, const SomeUnits& units,
+                           void* offsets) {
+    if (matrix.zero_kind != ZeroKind::mins) {
         const int32_t zero = matrix.zero_kind == ZeroKind::middle ? 1 << (matrix.bits - 1) : 1;
-        static_cast<int32_t*>(offsets)[unit] = -zero * rounded.sum;
+        int32_t* to = static_cast<int32_t*>(offsets) + first;
+        for (int unit = 0; unit < units.num_units; ++unit) to[unit] = -zero * units.sums[unit];
+        return;
+    }
+    const int group_units = matrix.group_size / matrix.unit_inputs();
+    int within = first % group_units;
+    float* to = static_cast<float*>(offsets) + first / group_units;
+    for (int unit = 0; unit < units.num_units; ++unit) {
+        const float offset =
+            units.scales[unit] * static_cast<float>(units.sums[unit]) * matrix.min_factor;
+        *to = within == 0 ? offset : *to + offset;
+        if (++within == group_units) {
+            within = 0;
+            ++to;
+        }
     }
 }
 
@@ -96,13 +124,19 @@ void round_codes(const Matrix& matrix, const float* x, const RoundedRows& to, in
     int8_t* codes = to.codes + int64_t{row} * to.code_stride;
     float* scales = to.scales + int64_t{row} * to.unit_stride;
     void* offsets = static_cast<float*>(to.offsets) + int64_t{row} * to.unit_stride;
-    float buffer[block_inputs];
-    for (int unit = 0; unit < num_units; ++unit) {
+    float buffer[units_at_once * block_inputs];
+    SomeUnits units;
+    for (int unit = 0; unit < num_units; unit += units_at_once) {
+        units.num_units = num_units - unit < units_at_once ? num_units - unit : units_at_once;
         const int first = unit * num_inputs;
-        const float* from = take_inputs(matrix, x, first, num_inputs, buffer);
-        const Rounded rounded = round_unit(from, num_inputs, codes + first);
-        scales[unit] = rounded.scale * matrix.scale_factor;
-        put_offset(matrix, unit, rounded, offsets);
+        const float* from = take_inputs(matrix, x, first, units.num_units * num_inputs, buffer);
+        find_largest(from, num_inputs, units);
+        find_scales(units);
+        store_codes(from, num_inputs, units, codes + first);
+        for (int i = 0; i < units.num_units; ++i) {
+            scales[unit + i] = units.scales[i] * matrix.scale_factor;
+        }
+        put_offsets(matrix, unit, units, offsets);
     }
 }
 

@@ -2,7 +2,9 @@
 // compiler turns into the vectors of the set that it is told.
 #include "../row_kernels.h"
 
+#include "exp_lanes.h"
 #include "functions.h"
+#include "lanes.h"
 #include "stored_numbers.h"
 
 namespace forebay {
@@ -52,20 +54,36 @@ void add(const float* x, int width, float* to) {
     for (int i = 0; i < width; ++i) to[i] += x[i];
 }
 
-void gate_mul(const float* gate_up, Gate gate, int width, float* out) {
-    const float* up = gate_up + width;
-    if (gate == Gate::silu) {
-        for (int i = 0; i < width; ++i) {
-            const float x = gate_up[i];
-            out[i] = x / (1.0f + exp_of(-x)) * up[i];
-        }
-        return;
+// x / (1 + exp(-u)) * up. Of gelu, 0.5 * (1 + tanh(v)) is 1 / (1 + exp(-2 * v)).
+template <Gate gate>
+FB_INLINE Floats gated(Floats x, Floats up) {
+    Floats inner = x;
+    if (gate == Gate::gelu_tanh) {
+        const Floats cubed = mul(mul(mul(spread(0.044715f), x), x), x);
+        inner = mul(spread(1.59576912f), add(x, cubed));
     }
-    // 0.5 * (1 + tanh(u)) is 1 / (1 + exp(-2 * u)).
-    for (int i = 0; i < width; ++i) {
-        const float x = gate_up[i];
-        const float inner = 1.59576912f * (x + 0.044715f * x * x * x);
-        out[i] = x / (1.0f + exp_of(-inner)) * up[i];
+    // exp takes no more than 88; of what is no number, the second operand is the larger.
+    const Floats power = mul(larger(spread(-88.0f), inner), spread(-1.0f));
+    return mul(divide(x, add(spread(1.0f), exp_lanes(power))), up);
+}
+
+template <Gate gate>
+FB_INLINE void gate_rows(const float* gate_up, int width, float* out) {
+    const float* up = gate_up + width;
+    int i = 0;
+    for (; i + 16 <= width; i += 16) {
+        store(out + i, gated<gate>(load(gate_up + i), load(up + i)));
+    }
+    if (i == width) return;
+    const Floats last = gated<gate>(load_first(gate_up + i, width - i), load_first(up + i, width - i));
+    store_first(out + i, last, width - i);
+}
+
+void gate_mul(const float* gate_up, Gate gate, int width, float* out) {
+    if (gate == Gate::silu) {
+        gate_rows<Gate::silu>(gate_up, width, out);
+    } else {
+        gate_rows<Gate::gelu_tanh>(gate_up, width, out);
     }
 }
 
@@ -88,7 +106,14 @@ bool is_finite(const float* x, int width) {
 FB_ALWAYS_INLINE void rotate(const float* x, const float* cos, const float* sin, int size,
                              float* out) {
     const int half = size / 2;
-    for (int i = 0; i < half; ++i) {
+    int i = 0;
+    for (; i + 16 <= half; i += 16) {
+        const Floats first = load(x + i), second = load(x + half + i);
+        store(out + i, add(mul(first, load(cos + i)), mul(second, load(sin + i))));
+        store(out + half + i,
+              add(mul(second, load(cos + half + i)), mul(first, load(sin + half + i))));
+    }
+    for (; i < half; ++i) {
         const float first = x[i], second = x[half + i];
         out[i] = first * cos[i] + second * sin[i];
         out[half + i] = second * cos[half + i] + first * sin[half + i];
