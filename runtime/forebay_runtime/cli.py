@@ -134,7 +134,7 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     # Until the server owns the signal there is nothing to drain; and in a container this process
     # is the first one, which the kernel would not end by a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    from forebay_runtime.serve_settings import to_engine_config, to_options
+    from forebay_runtime.serve_settings import may_have_gpu, to_engine_config, to_options
 
     try:
         config, options = to_engine_config(parsed), to_options(parsed, started_at)
@@ -155,7 +155,8 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     except ModuleNotFoundError as exc:
         return _refuse_without(exc, "serve")
     try:
-        described = describe_local(parsed.model, config)
+        is_on_cpu = not may_have_gpu(config.device)
+        described = describe_local(parsed.model, config, is_on_cpu=is_on_cpu)
     except (ModelError, StartError) as exc:
         speak_last_words(str(exc), options.termination_log)
         return 1

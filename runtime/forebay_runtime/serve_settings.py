@@ -58,9 +58,12 @@ def _cache_dir(given: Path | None) -> Path | None:
 
 
 def _default_batch_tokens(device: str) -> int:
+    return EngineConfig.max_num_batched_tokens if may_have_gpu(device) else CPU_BATCH_TOKENS
+
+
+def may_have_gpu(device: str) -> bool:
     """A guess that imports no torch: where no GPU can be opened, the model runs on the CPU."""
-    has_gpu = device == "cuda" or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
-    return EngineConfig.max_num_batched_tokens if has_gpu else CPU_BATCH_TOKENS
+    return device == "cuda" or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
 
 
 def to_options(parsed: argparse.Namespace, started_at: float) -> ServeOptions:

@@ -14,8 +14,9 @@ from pathlib import Path
 from forebay_budget.gguf import read_gguf_header
 from forebay_budget.hub import parse_hub_uri
 from forebay_budget.locate import is_gguf
+from forebay_kernels.cpu.library import native
 from forebay_runtime.chat_template import ChatTemplate, read_folder_template, read_gguf_template
-from forebay_runtime.config import EngineConfig
+from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.loading.description import Description, describe_model
 from forebay_runtime.loading.hub import find_model
 from forebay_runtime.models.topology import Topology
@@ -30,12 +31,17 @@ from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folde
 logger = logging.getLogger(__name__)
 
 
-def describe_local(model: str, config: EngineConfig) -> Description | None:
+def describe_local(
+    model: str, config: EngineConfig, *, is_on_cpu: bool = False
+) -> Description | None:
     """Read a model's headers before the port is opened; None where the hub has yet to be asked.
 
-    What they rule out is then told alone, and within a second.
+    What they rule out is then told alone, and within a second. is_on_cpu: nothing else can be what
+    it runs on.
     Raises: ModelError or StartError.
     """
+    if is_on_cpu:
+        _check_kernels()
     if model.startswith("hf://"):
         parse_hub_uri(model)
         return None
@@ -77,6 +83,14 @@ def load_model(
     config = find_draft(config, tokenizer, lambda found: read_text_parts(found)[0])
     engine = build_engine(config, tokenizer.eos_token_ids, followers, described)
     return Model(engine, tokenizer, template, config)
+
+
+def _check_kernels() -> None:
+    """Raises: StartError for kernels, or a set of instructions, that a CPU has not."""
+    try:
+        native()
+    except ValueError as error:
+        raise StartError(str(error)) from error
 
 
 def _describe(path: Path, config: EngineConfig) -> Description:

@@ -241,6 +241,20 @@ def test_a_value_that_the_model_rules_out_is_the_only_error_told(
     assert not before or not is_early
 
 
+@pytest.mark.parametrize("name", ["FOREBAY_CPU_ISA", "FOREBAY_KERNELS"])
+def test_kernels_that_nobody_knows_are_the_only_error_told(tmp_path: Path, name: str) -> None:
+    save_source(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-m", "forebay_runtime.cli", "serve", str(tmp_path / "model")]
+        + ["--port", "0", "--host", "127.0.0.1", "--device", "cpu"],
+        env=os.environ | {name: "mmx"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(f"forebay serve: {name}=mmx: ")
+
+
 @pytest.mark.parametrize("package", ["jinja2", "llguidance"])
 def test_serving_without_its_packages_names_what_to_install(package: str) -> None:
     code = (
