@@ -11,6 +11,7 @@ from torch import Tensor
 from attention_batches import AttentionBatch
 from forebay_kernels.attention_rule import AttentionRule
 from forebay_kernels.cpu.instruction_list import Buffer
+from forebay_kernels.cpu.native_structs import InputForm
 from forebay_kernels.cpu.program import Program
 from forebay_kernels.cpu.step import StepArrays
 from forebay_kernels.cpu.thread_pool import ThreadPool
@@ -47,11 +48,16 @@ def rows_only(num_tokens: int, sampled_rows: Sequence[int] = ()) -> StepArrays:
 
 
 def attend_natively(
-    batch: AttentionBatch, rule: AttentionRule, pool: ThreadPool | None = None
+    batch: AttentionBatch,
+    rule: AttentionRule,
+    pool: ThreadPool | None = None,
+    input_form: InputForm = InputForm.ROUNDED,
 ) -> Tensor:
     """A batch's attention, out [T, H, D]."""
     num_tokens, ragged = len(batch.q), batch.ragged
-    program = Program(num_tokens, len(ragged.seq_lens), 1, pool or ThreadPool(2))
+    program = Program(
+        num_tokens, len(ragged.seq_lens), 1, pool or ThreadPool(2), input_form=input_form
+    )
     queries = program.embedding(batch.q.flatten(1).float())
     result = program.output(program.attention(queries, batch.layer, rule))
     result.fill_(torch.nan)

@@ -168,6 +168,7 @@ class Attention(Instruction):
         ("window", _INT),
         ("scale", _FLOAT),
         ("softcap", _FLOAT),
+        ("input_form", _INT),
         ("cache", KvCache),
         ("sinks", _POINTER),
         ("queries", _POINTER),

@@ -12,8 +12,8 @@ ZERO_KINDS = ("middle", "integers", "mins")
 class InputForm(IntEnum):
     """What a product takes its inputs as.
 
-    ROUNDED: to what the processor is quickest with, eight bits for codes, bfloat16 for bfloat16.
-    EXACT: float32, and weights become float32.
+    ROUNDED: to what the processor is quickest with, eight bits for codes, bfloat16 for bfloat16 and
+    for attention whose cache is not float32. EXACT: float32, and weights become float32.
     """
 
     ROUNDED = 0

@@ -146,6 +146,7 @@ class Program:
             window=rule.window or 0,
             scale=scale,
             softcap=rule.softcap or 0.0,
+            input_form=self._input_form,
             cache=self._cache(layer),
             sinks=None if rule.sinks is None else self._floats(rule.sinks),
         )

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from attention_batches import Heads, build_batch
+from attention_batches import AttentionBatch, Heads, build_batch
 from forebay_kernels.attention_rule import FULL_ATTENTION, AttentionRule
+from forebay_kernels.cpu.native_structs import InputForm
 from native_programs import attend_natively
 from product_oracle import instructions, usable_isas
 
 
 @pytest.fixture(params=usable_isas(), autouse=True)
-def isa(request: pytest.FixtureRequest) -> Iterator[None]:
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     torch.manual_seed(0)
     with instructions(request.param):
-        yield
+        yield request.param
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,46 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_attention_equals_the_reference(case: Case) -> None:
+def _batch(case: Case) -> AttentionBatch:
     batch = build_batch(
         case.spans, case.heads, block_size=case.block_size, kind=case.kind, dtype=case.dtype
     )
     batch.q = batch.q.float()
     batch.pad(3)
-    out = attend_natively(batch, case.rule)
+    return batch
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_attention_equals_the_reference(case: Case) -> None:
+    batch = _batch(case)
+    out = attend_natively(batch, case.rule, input_form=InputForm.EXACT)
     torch.testing.assert_close(out, batch.expected(case.rule), rtol=2e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_rounded_to_bfloat16_it_stays_near_to_the_reference(case: Case) -> None:
+    batch = _batch(case)
+    out = attend_natively(batch, case.rule)
+    torch.testing.assert_close(out, batch.expected(case.rule), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["plain", "fp8", "int8", "int4"])
+def test_only_what_is_rounded_differs(isa: str, kind: str) -> None:
+    dtype = torch.float16 if kind == "plain" else torch.float32
+    whole = build_batch(MIXED, Heads(9, 3, 64))
+    rounded = build_batch(MIXED, Heads(9, 3, 64), kind=kind, dtype=dtype)
+    for batch, has_pairs in ((whole, False), (rounded, isa == "avx512_bf16")):
+        forms = [attend_natively(batch, FULL_ATTENTION, input_form=form) for form in InputForm]
+        assert torch.equal(*forms) is not has_pairs
+
+
+def test_pairs_of_bfloat16_are_summed_as_they_are_rounded(isa: str) -> None:
+    batch = build_batch(MIXED, Heads(6, 2, 96), dtype=torch.bfloat16)
+    # Numbers that nothing rounds, and scores so far apart that a weight is 1 or 0.
+    batch.q = batch.q.float().sign() * 8
+    batch.layer.k.copy_(batch.layer.k.sign())
+    out = attend_natively(batch, AttentionRule(scale=16.0))
+    torch.testing.assert_close(out, batch.expected(AttentionRule(scale=16.0)), rtol=1e-5, atol=1e-5)
 
 
 def test_large_scores_leave_one_key() -> None:
@@ -84,8 +116,9 @@ def test_large_scores_leave_one_key() -> None:
     )
 
 
-def test_a_query_that_is_not_finite_leaves_others_alone_and_is_seen() -> None:
-    batch = build_batch([(1, 50), (1, 50)], Heads(2, 1, 64))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_query_that_is_not_finite_leaves_others_alone_and_is_seen(dtype: torch.dtype) -> None:
+    batch = build_batch([(1, 50), (1, 50)], Heads(2, 1, 64), dtype=dtype)
     batch.q[0, 0, 3] = torch.nan
     out = attend_natively(batch, FULL_ATTENTION)
     assert out[0, 0].isnan().all()

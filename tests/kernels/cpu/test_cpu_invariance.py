@@ -27,7 +27,12 @@ RULES = {
     "soft-cap-and-sinks": AttentionRule(softcap=3.0, sinks=torch.linspace(-1, 4, 14)),
 }
 HEADS = [Heads(14, 2, 64), Heads(14, 14, 80), Heads(14, 7, 96)]
-KINDS = ["plain", "int8", "int4"]
+KINDS = {
+    "float32": ("plain", torch.float32),
+    "float16": ("plain", torch.float16),
+    "int8": ("int8", torch.float32),
+    "int4": ("int4", torch.float32),
+}
 
 
 @pytest.fixture(params=usable_isas(), autouse=True)
@@ -55,9 +60,11 @@ def _slice(batch: AttentionBatch, spans: list[tuple[int, int, int]]) -> Attentio
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("heads", HEADS, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_prompt_cut_anywhere_attends_as_one(kind: str, heads: Heads, rule: AttentionRule) -> None:
-    batch = build_batch([(420, 420)], heads, kind=kind)
+@pytest.mark.parametrize(("kind", "dtype"), KINDS.values(), ids=KINDS)
+def test_a_prompt_cut_anywhere_attends_as_one(
+    kind: str, dtype: torch.dtype, heads: Heads, rule: AttentionRule
+) -> None:
+    batch = build_batch([(420, 420)], heads, kind=kind, dtype=dtype)
     whole = attend_natively(batch, rule)
     cuts = [0, 1, 2, 130, 255, 256, 257, 300, 419, 420]
     parts = [
@@ -67,10 +74,11 @@ def test_a_prompt_cut_anywhere_attends_as_one(kind: str, heads: Heads, rule: Att
     assert torch.equal(torch.cat(parts), whole)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_token_attends_the_same_in_any_batch(rule: AttentionRule) -> None:
+def test_a_token_attends_the_same_in_any_batch(rule: AttentionRule, dtype: torch.dtype) -> None:
     heads = Heads(14, 2, 64)
-    batch = build_batch([(1, 900), (5, 131), (64, 200), (1, 3)], heads)
+    batch = build_batch([(1, 900), (5, 131), (64, 200), (1, 3)], heads, dtype=dtype)
     together = attend_natively(batch, rule)
     alone = [
         attend_natively(_slice(batch, [(seq, total - count, total)]), rule)
@@ -79,9 +87,10 @@ def test_a_token_attends_the_same_in_any_batch(rule: AttentionRule) -> None:
     assert torch.equal(torch.cat(alone), together)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("num_threads", [1, 3, 16])
-def test_threads_change_no_bit_of_attention(num_threads: int) -> None:
-    batch = build_batch([(1, 2000), (3, 131), (64, 200)], Heads(9, 3, 64))
+def test_threads_change_no_bit_of_attention(num_threads: int, dtype: torch.dtype) -> None:
+    batch = build_batch([(1, 2000), (3, 131), (64, 200)], Heads(9, 3, 64), dtype=dtype)
     expected = attend_natively(batch, FULL_ATTENTION)
     assert torch.equal(attend_natively(batch, FULL_ATTENTION, ThreadPool(num_threads)), expected)
 

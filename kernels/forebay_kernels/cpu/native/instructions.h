@@ -88,6 +88,7 @@ struct Attention : Instruction {
     int32_t window;  // keys that a query sees, its own included; 0: all
     float scale;
     float softcap;  // 0: none
+    InputForm input_form;
     KvCache cache;
     const float* sinks;    // [num_heads] or null
     const float* queries;  // [tokens, num_heads * head_dim]

@@ -15,6 +15,7 @@ namespace forebay {
 // Mirrored by native_structs.py, as LinearCall is.
 enum class InputForm : int32_t {
     rounded,  // to what the processor is quickest with: eight bits for codes, bfloat16 for bfloat16
+              // and for attention whose cache is not float32
     exact,    // float32, and weights become float32
 };
 

@@ -2,9 +2,11 @@
 //
 // Keys of a tile are turned to [head_dim][tile_keys], so that a score is one sum over head_dim in
 // order, sixteen keys at a time; values lie as [tile_keys][stride], and a weighted sum is one over
-// keys in order. Both products are the same few rows by vectors, whose number changes no result.
+// keys in order. Both products are the same few rows by vectors, whose number changes no result. Of
+// pairs, two numbers of a head and two keys are one; see attention_form.h.
 #include "../attention.h"
 
+#include "attention_form.h"
 #include "attention_work.h"
 #include "exp_lanes.h"
 #include "few_rows.h"
@@ -35,7 +37,9 @@ FB_INLINE void prepare_scores(const Work& work, float* scores, int begin, int en
 }
 
 // Scores [begin, end) of a row, of which it sees [first, last), become weights; those of keys that
-// are quantised, times the scale of the value. begin and end are multiples of 16.
+// are quantised, times the scale of the value. begin and end are multiples of 16. Where weights are
+// pairs, they lie closer than the scores did, which were read before.
+template <class Form>
 void weigh(const Work& work, float* scores, int begin, int end, int first, int last, float* sum,
            float* largest) {
     prepare_scores(work, scores, begin, end, first, last);
@@ -46,13 +50,11 @@ void weigh(const Work& work, float* scores, int begin, int end, int first, int l
     Floats sums = zero_floats();
     for (int i = begin; i < end; i += 16) {
         const Floats weights = exp_lanes(add(load(scores + i), down));
-        store(scores + i, weights);
         sums = add(sums, weights);
+        Form::store_numbers(scores, i,
+                            work.has_scales() ? mul(weights, load(work.v_scales + i)) : weights);
     }
     *sum = sum_of_lanes(sums);
-    if (work.has_scales()) {
-        for (int i = begin; i < end; ++i) scores[i] *= work.v_scales[i];
-    }
 }
 
 // part and total [stride + 2]: weighted values, sum of weights, largest score.
@@ -84,53 +86,62 @@ FB_INLINE void write_out(const ItemRows& rows, int row, const float* total) {
     for (int i = 0; i < rows.head_dim; ++i) out[i] = total[i] * inverse;
 }
 
+template <class Form>
 FB_INLINE void scale_query(const Work& work, int row) {
     const float* from = work.query(row);
     float* to = work.queries + row * work.stride;
-    for (int i = 0; i < work.head_dim; ++i) to[i] = from[i] * work.call.scale;
+    const Floats scale = spread(work.call.scale);
+    int i = 0;
+    for (; i + 16 <= work.head_dim; i += 16) Form::store_numbers(to, i, mul(load(from + i), scale));
+    for (; i < work.head_dim; ++i) to[i] = from[i] * work.call.scale;
 }
 
 // The weights of rows [row, row + num_rows), and what of them goes into parts [num_rows].
+template <class Form>
 void weigh_rows(const Work& work, int tile, int row, int num_rows, int begin, int end,
                 float* parts) {
     for (int i = 0; i < num_rows; ++i) {
         float* sums = parts + i * work.total_floats() + work.stride;
-        weigh(work, work.scores + i * scores_stride, begin, end, work.begin_of(tile, row + i),
+        weigh<Form>(work, work.scores + i * scores_stride, begin, end, work.begin_of(tile, row + i),
               work.end_of(tile, row + i), &sums[0], &sums[1]);
     }
 }
 
 // What a tile in scratch gives rows [row, row + num_rows), at most block_rows: parts [num_rows]
 // [stride + 2]. Sums of 0 are those of rows that see none of its keys.
+template <class Form>
 void attend_block(const Work& work, int tile, int row, int num_rows, float* parts) {
     const int floats = work.total_floats();
     const int first = work.begin_of(tile, row), last = work.end_of(tile, row + num_rows - 1);
     for (int i = 0; i < num_rows; ++i) parts[i * floats + work.stride] = 0.0f;
     if (first >= last) return;
     const int begin = first / 16 * 16, end = (last + 15) / 16 * 16;
-    multiply_rows({work.queries + row * work.stride, work.stride, work.keys, tile_keys, 0,
-                   work.head_dim, work.scores, scores_stride},
-                  num_rows, begin, end);
-    weigh_rows(work, tile, row, num_rows, begin, end, parts);
-    multiply_rows({work.scores, scores_stride, work.values, work.stride, first, last, parts, floats},
-                  num_rows, 0, work.stride);
+    constexpr int depth = Form::depth;
+    multiply_rows<Form>({work.queries + row * work.stride, work.stride, work.keys, tile_keys, 0,
+                         work.head_dim / depth, work.scores, scores_stride},
+                        num_rows, begin, end);
+    weigh_rows<Form>(work, tile, row, num_rows, begin, end, parts);
+    multiply_rows<Form>({work.scores, scores_stride, work.values, work.stride, first / depth,
+                         (last + depth - 1) / depth, parts, floats},
+                        num_rows, 0, work.stride);
 }
 
 // What a tile gives all rows, which are few.
+template <class Form>
 void attend_few(const Work& work, int tile, const TilePlaces& places, KeyStream& stream,
                 float* parts) {
-    const FewRows with = few_rows_of(work);
+    const FewRows with = few_rows_of<Form>(work);
     for (int i = 0; i < work.num_rows; ++i) parts[i * work.total_floats() + work.stride] = 0.0f;
     if (places.begin >= places.end) return;
     with.score(work, places, stream);
-    weigh_rows(work, tile, 0, work.num_rows, places.begin / 16 * 16, (places.end + 15) / 16 * 16,
+    weigh_rows<Form>(work, tile, 0, work.num_rows, places.begin / 16 * 16, (places.end + 15) / 16 * 16,
                parts);
     with.sum(work, places, stream, parts);
 }
 
 // Calls use(work, row, num_rows, parts) for what each of an item's tiles gives each block of rows of
 // each of its heads.
-template <class Use>
+template <class Form, class Use>
 FB_INLINE void attend_tiles(const Attention& call, const AttentionItem& item,
                             const AttentionTurn& turn, uint8_t* scratch, const Use& use) {
     float parts[few_rows * (max_head_dim + 2)];
@@ -145,27 +156,28 @@ FB_INLINE void attend_tiles(const Attention& call, const AttentionItem& item,
             const Work work(call, item, head, scratch);
             read_scales(work, places);
             if (is_few) {
-                attend_few(work, tile, places, stream, parts);
+                attend_few<Form>(work, tile, places, stream, parts);
                 use(work, 0, work.num_rows, parts);
                 continue;
             }
-            read_tile(work, places);
+            read_tile<Form>(work, places);
             for (int row = 0; row < work.num_rows; row += block_rows) {
                 const int num_rows = least(block_rows, work.num_rows - row);
-                attend_block(work, tile, row, num_rows, parts);
+                attend_block<Form>(work, tile, row, num_rows, parts);
                 use(work, row, num_rows, parts);
             }
         }
     }
 }
 
-void attend_part(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
+template <class Form>
+void attend_part_by(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
                  float* partials, uint8_t* scratch) {
     const Work of_item(call, item, item.kv_head, scratch);
     const int floats = of_item.total_floats();
-    for (int row = 0; row < of_item.num_rows; ++row) scale_query(of_item, row);
+    for (int row = 0; row < of_item.num_rows; ++row) scale_query<Form>(of_item, row);
     float* tile_partials = partials;
-    attend_tiles(call, item, turn, scratch,
+    attend_tiles<Form>(call, item, turn, scratch,
                  [&](const Work& work, int row, int num_rows, const float* parts) {
         __builtin_memcpy(tile_partials + row * floats, parts, 4 * int64_t{num_rows} * floats);
         if (row + num_rows == work.num_rows) tile_partials += int64_t{work.num_rows} * floats;
@@ -199,13 +211,14 @@ FB_INLINE void for_totals(const Attention& call, const AttentionItem& item, uint
     }
 }
 
-void attend(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
+template <class Form>
+void attend_by(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
             uint8_t* scratch) {
     for_totals(call, item, scratch, [](const Work& work, int row, float* total) {
-        scale_query(work, row);
+        scale_query<Form>(work, row);
         clear_total(work, row, total);
     });
-    attend_tiles(call, item, turn, scratch,
+    attend_tiles<Form>(call, item, turn, scratch,
                  [](const Work& work, int row, int num_rows, const float* parts) {
         const int floats = work.total_floats();
         for (int i = 0; i < num_rows; ++i) {
@@ -216,6 +229,22 @@ void attend(const Attention& call, const AttentionItem& item, const AttentionTur
     });
     for_totals(call, item, scratch,
                [](const Work& work, int row, float* total) { write_out(work, row, total); });
+}
+
+void attend(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
+            uint8_t* scratch) {
+#if defined(FB_HAS_BFLOAT16_DOT)
+    if (takes_pairs(call)) return attend_by<Pairs>(call, item, turn, scratch);
+#endif
+    attend_by<Singles>(call, item, turn, scratch);
+}
+
+void attend_part(const Attention& call, const AttentionItem& item, const AttentionTurn& turn,
+                 float* partials, uint8_t* scratch) {
+#if defined(FB_HAS_BFLOAT16_DOT)
+    if (takes_pairs(call)) return attend_part_by<Pairs>(call, item, turn, partials, scratch);
+#endif
+    attend_part_by<Singles>(call, item, turn, partials, scratch);
 }
 
 }  // namespace

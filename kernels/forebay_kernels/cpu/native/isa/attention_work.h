@@ -83,7 +83,7 @@ struct ItemRows {
     float* out(int row) const { return call.out + (query(row) - call.queries); }
 };
 
-// The same with scratch.
+// The same with scratch: of words, of which pairs need half.
 struct Work : ItemRows {
     float* keys;      // [stride][tile_keys]
     float* values;    // [tile_keys][stride]

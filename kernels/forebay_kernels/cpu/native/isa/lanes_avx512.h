@@ -54,6 +54,7 @@ FB_INLINE Ints subtract(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 FB_INLINE Ints mul_short(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }
 FB_INLINE Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
 FB_INLINE Floats as_floats(Ints x) { return _mm512_castsi512_ps(x); }
+FB_INLINE Ints as_ints(Floats x) { return _mm512_castps_si512(x); }
 
 FB_INLINE Bytes load_bytes(const uint8_t* from) { return _mm512_loadu_si512(from); }
 FB_INLINE void store_bytes(uint8_t* to, Bytes x) { _mm512_storeu_si512(to, x); }
@@ -131,6 +132,25 @@ FB_INLINE Floats add_pair(Floats sum, Ints weights, Ints inputs) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(weights),
                             reinterpret_cast<__m512bh>(inputs));
 }
+// Sixteen numbers rounded to bfloat16, into 32 bytes.
+FB_INLINE void store_bfloat16(uint8_t* to, Floats x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+}
+// Pairs of bfloat16: those of neighbours of x, and behind them those of y.
+FB_INLINE Ints pair_neighbours(Floats x, Floats y) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x));
+}
+// Each lane's number of x and of y.
+FB_INLINE Ints pair_lanes(Floats x, Floats y) {
+    const Ints order = _mm512_or_si512(
+        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+        _mm512_set_epi32(31 << 16, 30 << 16, 29 << 16, 28 << 16, 27 << 16, 26 << 16, 25 << 16,
+                         24 << 16, 23 << 16, 22 << 16, 21 << 16, 20 << 16, 19 << 16, 18 << 16,
+                         17 << 16, 16 << 16));
+    return _mm512_permutexvar_epi16(order, pair_neighbours(x, y));
+}
+FB_INLINE void store_ints(void* to, Ints x) { _mm512_storeu_si512(to, x); }
 #endif
 
 // The largest of the lanes, all of them not negative.

@@ -17,8 +17,8 @@ FB_INLINE float float_of(int32_t bits) {
     return x;
 }
 
-// So many units are looked through one after the other: then a step's latency is that of one unit
-// no more, and their scales are divided as vectors.
+// So many units go through each pass before the next one: passes of one unit would wait for each
+// other, and scales are divided as vectors.
 constexpr int units_at_once = 64;
 
 // Of some units: their largest magnitudes' bits, what their inputs are multiplied by, the scales

@@ -75,8 +75,8 @@ FB_INLINE void gate_rows(const float* gate_up, int width, float* out) {
         store(out + i, gated<gate>(load(gate_up + i), load(up + i)));
     }
     if (i == width) return;
-    const Floats last = gated<gate>(load_first(gate_up + i, width - i), load_first(up + i, width - i));
-    store_first(out + i, last, width - i);
+    const int num = width - i;
+    store_first(out + i, gated<gate>(load_first(gate_up + i, num), load_first(up + i, num)), num);
 }
 
 void gate_mul(const float* gate_up, Gate gate, int width, float* out) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "attention_form.h"
 #include "lanes.h"
 
 namespace forebay {
@@ -19,7 +20,8 @@ constexpr int block_rows = 3, block_vectors = 2;
 constexpr int block_rows = 2, block_vectors = 1;
 #endif
 
-// A product of few rows: out [rows][vectors * 16] = x [rows][begin, end) @ y [begin, end)[…].
+// A product of few rows: out [rows][vectors * 16] = x [rows][begin, end) @ y [begin, end)[…], of
+// words, in which all strides but the last are.
 struct SmallProduct {
     const float* x;
     int64_t x_stride;
@@ -30,7 +32,7 @@ struct SmallProduct {
     int64_t out_stride;
 };
 
-template <int rows, int vectors>
+template <class Form, int rows, int vectors>
 FB_INLINE void multiply(const SmallProduct& product, int column) {
     Floats sums[rows][vectors];
     for (int row = 0; row < rows; ++row) {
@@ -38,11 +40,13 @@ FB_INLINE void multiply(const SmallProduct& product, int column) {
     }
     const float* y = product.y + product.begin * product.y_stride + column;
     for (int k = product.begin; k < product.end; ++k, y += product.y_stride) {
-        Floats right[vectors];
-        for (int i = 0; i < vectors; ++i) right[i] = load(y + 16 * i);
+        typename Form::Words right[vectors];
+        for (int i = 0; i < vectors; ++i) right[i] = Form::load_words(y + 16 * i);
         for (int row = 0; row < rows; ++row) {
-            const Floats left = spread(product.x[row * product.x_stride + k]);
-            for (int i = 0; i < vectors; ++i) sums[row][i] = fma(left, right[i], sums[row][i]);
+            const auto left = Form::spread_word(product.x + row * product.x_stride + k);
+            for (int i = 0; i < vectors; ++i) {
+                sums[row][i] = Form::add_products(sums[row][i], left, right[i]);
+            }
         }
     }
     for (int row = 0; row < rows; ++row) {
@@ -52,26 +56,27 @@ FB_INLINE void multiply(const SmallProduct& product, int column) {
     }
 }
 
-template <int rows>
+template <class Form, int rows>
 void multiply_columns(const SmallProduct& product, int column, int end) {
     for (; column + 16 * block_vectors <= end; column += 16 * block_vectors) {
-        multiply<rows, block_vectors>(product, column);
+        multiply<Form, rows, block_vectors>(product, column);
     }
-    for (; column < end; column += 16) multiply<rows, 1>(product, column);
+    for (; column < end; column += 16) multiply<Form, rows, 1>(product, column);
 }
 
+template <class Form>
 void multiply_rows(const SmallProduct& product, int num_rows, int column, int end) {
     static_assert(block_rows <= 6);
     switch (num_rows) {
-        case 1: return multiply_columns<1>(product, column, end);
-        case 2: return multiply_columns<2>(product, column, end);
+        case 1: return multiply_columns<Form, 1>(product, column, end);
+        case 2: return multiply_columns<Form, 2>(product, column, end);
 #if defined(__AVX2__)
-        case 3: return multiply_columns<3>(product, column, end);
+        case 3: return multiply_columns<Form, 3>(product, column, end);
 #endif
 #if defined(__AVX512F__)
-        case 4: return multiply_columns<4>(product, column, end);
-        case 5: return multiply_columns<5>(product, column, end);
-        case 6: return multiply_columns<6>(product, column, end);
+        case 4: return multiply_columns<Form, 4>(product, column, end);
+        case 5: return multiply_columns<Form, 5>(product, column, end);
+        case 6: return multiply_columns<Form, 6>(product, column, end);
 #endif
         default: return;
     }
