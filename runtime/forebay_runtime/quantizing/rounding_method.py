@@ -12,6 +12,7 @@ from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
 from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.nearest import round_to_nearest
 from forebay_runtime.quantizing.recipe import Recipe
+from forebay_runtime.quantizing.refining import refine
 
 
 class RoundingMethod:
@@ -32,9 +33,9 @@ class RoundingMethod:
 
     def round(self, weight: Tensor, moments: Tensor | None) -> RoundedMatrix:
         """Round a matrix [N, K]; moments [K, K] of its inputs, None: nothing was calibrated."""
-        if self.recipe.method == "gptq" and moments is not None:
-            recipe = self.recipe
-            return round_by_gptq(
-                weight, moments, self.grid, recipe.damping, is_reordered=recipe.is_reordered
-            )
-        return round_to_nearest(weight, self.grid, moments)
+        if moments is None:
+            return round_to_nearest(weight, self.grid)
+        damping = self.recipe.damping
+        is_reordered = self.recipe.is_reordered
+        rounded = round_by_gptq(weight, moments, self.grid, damping, is_reordered=is_reordered)
+        return refine(rounded, weight, moments, self.grid, damping)
