@@ -68,6 +68,8 @@ def quantize(settings: QuantizeSettings) -> None:
     if template.fault is not None:
         progress.say(f"{template.fault}; it is written as it is, and chats will be refused by it")
     progress.say(_describe(settings, described.inspection, samples))
+    if recipe.is_refused_by_vllm:
+        progress.say("vLLM refuses zero points in GPTQ's format; --symmetric leaves them out")
     conversion = Conversion(source, recipe, _dtype(settings, source), device)
     with output:
         conversion.run(output, samples, progress.note)

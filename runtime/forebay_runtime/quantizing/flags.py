@@ -19,9 +19,9 @@ transformers read. Embeddings, head and norms stay as they are.
 """
 EPILOG = """\
 which method:
-  awq    four bits, for any text: weights of large inputs are spared. Needs calibration.
-  gptq   four or eight bits: each rounding is made good by the weights behind it. Keeps most, is
-         slowest, and may lean towards the calibration's text.
+  gptq   each rounding is made good by the weights behind it. Needs calibration.
+  awq    the same, and weights of large inputs are spared first. Slowest; a few small models lose
+         less by it.
   rtn    rounds to nearest: seconds, no calibration. Good enough for eight bits.
 
 calibration:
@@ -69,21 +69,20 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--symmetric",
         action=argparse.BooleanOptionalAction,
-        help="no zero points, which some fast kernels want; four bits lose by it (with eight bits; "
-        "never with awq)",
+        help="no zero points, as some fast kernels want, and vLLM in all but four bits; four bits "
+        "lose by it (with eight bits)",
     )
     group.add_argument(
         "--desc-act",
         action="store_true",
         help="with gptq: groups are of inputs of like weight, not of neighbours; keeps a little "
-        "more, and is slower to serve",
+        "more, is slower to serve, and wants --symmetric for vLLM",
     )
     group.add_argument(
         "--damping",
         type=share,
         metavar="SHARE",
-        help="with gptq: how far calibration is distrusted, of the inputs' mean moment "
-        f"({Recipe.damping})",
+        help=f"how far calibration is distrusted, of the inputs' mean moment ({Recipe.damping})",
     )
     group.add_argument(
         "--skip",
@@ -176,9 +175,7 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
 def _refuse_unread(parsed: argparse.Namespace) -> None:
     """Raises: QuantizeError for a flag that the method never looks at."""
     method = parsed.method
-    if parsed.damping is not None and method != "gptq":
-        raise QuantizeError("--damping is GPTQ's alone; leave it out, or choose gptq")
-    for name in ("num_samples", "sequence_length", "seed"):
+    for name in ("damping", "num_samples", "sequence_length", "seed"):
         if method == "rtn" and getattr(parsed, name) is not None:
             raise QuantizeError(
                 f"--{name.replace('_', '-')} is of calibration, but --method rtn looks at no text; "

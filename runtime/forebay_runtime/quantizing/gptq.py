@@ -131,6 +131,6 @@ def _inverse_factor(moments: Tensor, damping: float) -> Tensor:
         if damping > _MOST_DAMPING:
             raise QuantizeError(
                 "what the calibration's text gives as inputs of a matrix is beyond float32, so "
-                "GPTQ cannot solve for it; choose other text, or --method awq or rtn"
+                "rounding cannot be solved for it; choose other text, or --method rtn"
             )
         damping = max(10 * damping, 1e-4)

@@ -1,8 +1,7 @@
 """Rounded matrices as the tensors that AWQ's and GPTQ's loaders read, and what config.json says.
 
 Both pack codes into words of 32 bits. AWQ's `gemm` packs neighbouring outputs, interleaved;
-GPTQ's first format packs inputs, and stores zero points less one. Rounding to nearest is written as
-GPTQ's, as are eight bits by AWQ's method, of which its own format has none.
+GPTQ's first format packs inputs, and stores zero points less one. A recipe's `layout` says which.
 Source: the published checkpoints of both, as AutoAWQ, AutoGPTQ, transformers and vLLM read them.
 """
 

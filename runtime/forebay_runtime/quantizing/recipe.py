@@ -40,5 +40,15 @@ class Recipe:
 
     @property
     def layout(self) -> Literal["awq", "gptq"]:
-        """In whose format it is written: AWQ's own has four bits only."""
-        return "awq" if self.method == "awq" and self.bits == 4 else "gptq"
+        """In whose format it is written, which says nothing of how it was rounded.
+
+        AWQ's has four bits with zero points, for inputs in their order. GPTQ's has all else, but
+        vLLM takes it without zero points only.
+        """
+        is_awqs = self.bits == 4 and not self.is_symmetric and not self.is_reordered
+        return "awq" if is_awqs else "gptq"
+
+    @property
+    def is_refused_by_vllm(self) -> bool:
+        """Has it zero points in GPTQ's format? (Seen of vLLM 0.32.)"""
+        return self.layout == "gptq" and not self.is_symmetric

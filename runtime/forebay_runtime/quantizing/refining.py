@@ -23,6 +23,8 @@ _MOST_CHANGE = 2.0
 """A scale beyond that is what noise makes of a group that hardly counts."""
 _RIDGE = 1e-3
 """Of the mean of what a row's scales weigh, towards those that it has."""
+_LEAST_MOMENT = torch.finfo(torch.float32).tiny
+"""Of inputs that were zero throughout, which cost nothing and move nothing."""
 
 
 def refine(
@@ -69,7 +71,7 @@ def _with_best_scales(rounded: RoundedMatrix, weight: Tensor, moments: Tensor) -
         1,
     )
     own = products.diagonal(dim1=1, dim2=2)
-    ridge = (_RIDGE * own.mean(1, keepdim=True)).clamp(min=torch.finfo(torch.float32).tiny)
+    ridge = (_RIDGE * own.mean(1, keepdim=True)).clamp(min=_LEAST_MOMENT)
     wanted += ridge * rounded.scales
     own.add_(ridge)
     solved, failures = torch.linalg.solve_ex(products, wanted)
@@ -86,7 +88,7 @@ def _with_best_codes(
 
     All is held by input, [K, N], so that what an input's codes are found of lies side by side.
     """
-    own = moments.diagonal().tolist()
+    own = moments.diagonal().clamp(min=_LEAST_MOMENT).tolist()
     groups = rounded.groups.tolist()
     scales, zeros = rounded.scales.T.contiguous(), rounded.zeros.T.contiguous()
     codes = rounded.codes.T.float()

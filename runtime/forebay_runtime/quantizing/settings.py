@@ -53,11 +53,6 @@ class QuantizeSettings:
                 f"--method {recipe.method} looks at no text; leave --calibration out, or choose "
                 "--method awq or gptq"
             )
-        if recipe.layout == "awq" and recipe.is_symmetric:
-            raise QuantizeError(
-                "--symmetric is not possible with --method awq, whose format has zero points; "
-                "leave it out, or choose gptq"
-            )
         if recipe.is_reordered and recipe.method != "gptq":
             raise QuantizeError("--desc-act is GPTQ's alone; leave it out, or choose gptq")
         if recipe.is_reordered and not recipe.group_size:

@@ -74,12 +74,29 @@ def test_a_chat_template_that_is_broken_is_written_and_told(
 
 
 @pytest.mark.parametrize(
+    ("flags", "is_told"),
+    [
+        pytest.param([], False, id="four-bits"),
+        pytest.param(["--symmetric"], False, id="symmetric"),
+        pytest.param(["--bits", "8"], False, id="eight-bits"),
+        pytest.param(["--bits", "8", "--no-symmetric"], True, id="eight-bits-with-zero-points"),
+    ],
+)
+def test_what_vllm_refuses_is_told(
+    flags: list[str],
+    is_told: bool,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert quantize(source, tmp_path / "out", "--method", "rtn", *flags) == 0
+    assert ("--symmetric leaves them out" in capsys.readouterr().err) is is_told
+
+
+@pytest.mark.parametrize(
     ("flags", "sentence"),
     [
         pytest.param([], "name a file of text by --calibration", id="no-text"),
-        pytest.param(
-            ["--calibration", "{text}", "--symmetric"], "--symmetric is not possible", id="awq"
-        ),
         pytest.param(["--method", "rtn", "--desc-act"], "--desc-act is GPTQ's alone", id="order"),
         pytest.param(
             ["--method", "rtn", "--group-size", "128"],
@@ -98,13 +115,12 @@ def test_a_chat_template_that_is_broken_is_written_and_told(
                 f"{given[0]} is of calibration, but --method rtn looks at no text",
                 id=f"rtn{given[0]}",
             )
-            for given in (["--num-samples", "8"], ["--sequence-length", "512"], ["--seed", "0"])
-        ),
-        *(
-            pytest.param(
-                ["--method", method, "--damping", "0.01"], "--damping is GPTQ's alone", id=method
+            for given in (
+                ["--damping", "0.01"],
+                ["--num-samples", "8"],
+                ["--sequence-length", "512"],
+                ["--seed", "0"],
             )
-            for method in ("rtn", "awq")
         ),
         pytest.param(
             ["--calibration", "{text}", "--num-samples", "400", "--sequence-length", "96"],
@@ -159,7 +175,7 @@ def test_a_mixture_and_what_is_quantised_already_are_refused(
     assert "MixtralForCausalLM is a mixture of experts" in capsys.readouterr().err
     assert quantize(source, tmp_path / "once", "--method", "rtn") == 0
     assert quantize(tmp_path / "once", tmp_path / "twice", "--method", "rtn") == 2
-    assert "quantised already (gptq, 4 bits, groups of 32)" in capsys.readouterr().err
+    assert "quantised already (awq, 4 bits, groups of 32)" in capsys.readouterr().err
 
 
 def test_what_is_there_is_replaced_only_when_asked_and_only_by_a_whole_model(

@@ -25,6 +25,7 @@ RECIPES = {
     "awq": Recipe("awq", 4, 32),
     "awq-rows": Recipe("awq", 4, 0),
     "awq-8-bits": Recipe("awq", 8, 32),
+    "awq-symmetric": Recipe("awq", 4, 32, is_symmetric=True),
     "gptq": Recipe("gptq", 4, 32),
     "gptq-symmetric": Recipe("gptq", 4, 32, is_symmetric=True),
     "gptq-reordered": Recipe("gptq", 4, 32, is_reordered=True),
@@ -77,7 +78,8 @@ def test_every_dense_family_stays_near_what_it_was(
 
 def test_skipped_modules_stay_plain_with_those_that_share_their_inputs(tmp_path: Path) -> None:
     save_source(tmp_path / "source")
-    recipe = Recipe("gptq", 4, 32, skipped=("*.0.self_attn.k_proj", "*down_proj"))
+    skipped = ("*.0.self_attn.k_proj", "*down_proj")
+    recipe = Recipe("gptq", 4, 32, is_symmetric=True, skipped=skipped)
     packed = quantize_tiny(tmp_path / "source", tmp_path / "packed", recipe)
 
     kept = model_modules(packed)
