@@ -19,9 +19,9 @@ transformers read. Embeddings, head and norms stay as they are.
 """
 EPILOG = """\
 which method:
-  gptq   each rounding is made good by the weights behind it. Needs calibration.
-  awq    the same, and weights of large inputs are spared first. Slowest; a few small models lose
-         less by it.
+  awq    weights of large inputs are spared, and each rounding is made good by the other weights.
+         Keeps most. Needs calibration.
+  gptq   each rounding is made good by the other weights; a little faster. Needs calibration.
   rtn    rounds to nearest: seconds, no calibration. Good enough for eight bits.
 
 calibration:

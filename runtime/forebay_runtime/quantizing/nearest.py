@@ -1,4 +1,4 @@
-"""Rounding to nearest, with scales by the groups' extremes, or where moments are known searched."""
+"""Rounding to nearest, with scales by the groups' extremes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import torch
 from torch import Tensor
 
 from forebay_runtime.quantizing.grid import Grid, RoundedMatrix, groups_in_order
-from forebay_runtime.quantizing.scale_search import group_moments, search_scales
+from forebay_runtime.quantizing.scale_search import search_scales
 
 
-def round_to_nearest(weight: Tensor, grid: Grid, moments: Tensor | None = None) -> RoundedMatrix:
-    """Round each weight by itself.
-
-    Shapes: weight [N, K] float32; moments [K, K] of the inputs, by which extremes are clipped where
-    that costs outputs less; None: they are not.
-    """
+def round_to_nearest(weight: Tensor, grid: Grid) -> RoundedMatrix:
+    """Round each weight by itself. Shapes: weight [N, K] float32."""
     num_inputs = weight.shape[1]
     size = grid.size(num_inputs)
     groups = weight.unflatten(1, (-1, size))
-    blocks = None if moments is None else group_moments(moments, size)
-    scales, zeros = search_scales(groups, grid, blocks)
+    scales, zeros = search_scales(groups, grid)
     codes = grid.encode(groups, scales.unsqueeze(2), zeros.unsqueeze(2))
     return RoundedMatrix(
         codes.flatten(1).to(torch.uint8),

@@ -61,7 +61,7 @@ def test_the_states_behind_its_first_layer_err_least_by_calibrated_methods(tmp_p
         got = states(save_unpacked(packed, tmp_path / f"{name}-plain"))
         errors[name] = float((got - wanted).norm() / wanted.norm())
     assert errors["gptq"] < 0.7 * errors["rtn"]
-    assert errors["awq"] < 0.9 * errors["rtn"]
+    assert errors["awq"] < 0.7 * errors["rtn"]
 
 
 @pytest.mark.long
@@ -81,7 +81,7 @@ def test_its_perplexity_grows_by_little_where_it_is_calibrated(tmp_path: Path) -
         increase[name] = math.log(perplexity(packed, golden) / before)
     assert abs(increase["int8"]) < 0.005
     assert increase["gptq"] < 0.2 * increase["rtn"]
-    assert increase["awq"] < 0.3 * increase["rtn"]
+    assert increase["awq"] < 0.2 * increase["rtn"]
 
 
 def perplexity(model: Path, golden: Golden) -> float:

@@ -9,13 +9,14 @@ from torch import Tensor
 from forebay_runtime.quantizing import refining
 from forebay_runtime.quantizing.awq import Part
 from forebay_runtime.quantizing.gptq import round_by_gptq
-from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
+from forebay_runtime.quantizing.grid import Grid, RoundedMatrix, groups_in_order
 from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.layer_rounding import output_error
 from forebay_runtime.quantizing.nearest import round_to_nearest
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.refining import refine
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
+from forebay_runtime.quantizing.scale_search import group_moments, search_scales
 
 NUM_OUTPUTS, NUM_INPUTS, NUM_TOKENS = 56, 384, 1500
 GRIDS = [
@@ -48,11 +49,21 @@ def error_of(weight: Tensor, rounded: RoundedMatrix, inputs: InputStatistics) ->
     return output_error(weight, rounded.weight(), inputs.moments)
 
 
+def clip(weight: Tensor, grid: Grid, moments: Tensor) -> RoundedMatrix:
+    """Round to nearest by the scales that GPTQ begins with."""
+    size = grid.size(NUM_INPUTS)
+    groups = weight.unflatten(1, (-1, size))
+    scales, zeros = search_scales(groups, grid, group_moments(moments, size))
+    codes = grid.encode(groups, scales.unsqueeze(2), zeros.unsqueeze(2)).flatten(1)
+    numbers = groups_in_order(NUM_INPUTS, size, weight.device)
+    return RoundedMatrix(codes.to(torch.uint8), scales, zeros, numbers)
+
+
 @pytest.mark.parametrize("grid", GRIDS)
 def test_clipping_beats_extremes_and_gptq_beats_both(grid: Grid) -> None:
     weight, inputs = make()
     nearest = error_of(weight, round_to_nearest(weight, grid), inputs)
-    clipped = error_of(weight, round_to_nearest(weight, grid, inputs.moments), inputs)
+    clipped = error_of(weight, clip(weight, grid, inputs.moments), inputs)
     gptq, reordered = (
         error_of(
             weight, round_by_gptq(weight, inputs.moments, grid, 0.01, is_reordered=way), inputs
