@@ -7,7 +7,7 @@ export PYTHONPATH :=
 .PHONY: help python demo demo-down clean test test-long sanitize lint types unit e2e evaluate bench-operator kernels-report model kube cluster native
 
 help: ## list the commands
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0])'

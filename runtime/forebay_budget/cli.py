@@ -135,7 +135,7 @@ def _add_memory_flags(memory: argparse._ArgumentGroup) -> None:
         dest="gpu_memory_bytes",
         metavar="SIZE",
         type=_size,
-        help="memory of one GPU, as 24Gi",
+        help="memory of one GPU, as 24Gi; says nothing with --device cpu",
     )
     memory.add_argument(
         "--gpus-per-node",

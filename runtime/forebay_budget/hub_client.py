@@ -113,8 +113,8 @@ class HubClient:
         return ModelError(
             "HubUnreachable",
             f"{self._endpoint} cannot be reached for {label}: {cause or type(error).__name__}; "
-            "see the way there, or name a mirror (HF_ENDPOINT; for services, the chart's "
-            "hub.endpoint).",
+            "let this machine or pod reach it, or name a mirror (HF_ENDPOINT; for services, the "
+            "chart's hub.endpoint).",
         )
 
     def _explain_status(self, error: urllib.error.HTTPError, label: str) -> ModelError:

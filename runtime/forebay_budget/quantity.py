@@ -40,7 +40,7 @@ def parse_quantity(text: str) -> int:
     elif suffix in _SUFFIXES:
         factor = _SUFFIXES[suffix]
     else:
-        known = ", ".join(suffix for suffix in _SUFFIXES if suffix.endswith("i"))
+        known = ", ".join(unit for unit, size in _SUFFIXES.items() if size > 1)
         raise ValueError(f"{text!r} ends in the unknown unit {suffix!r}; known are {known}")
     return int((number * factor).to_integral_value(ROUND_CEILING))
 

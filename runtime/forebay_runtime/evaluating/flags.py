@@ -72,18 +72,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("bounds (shares, as 2% or 0.02)")
-    for flag, text in (
-        ("--max-perplexity-increase", "of perplexity, against the other model"),
-        ("--max-lost-answers", "of all questions: right by the other model, no more by this one"),
-        ("--min-exact-answers", "of all questions: answered right"),
-        ("--min-token-agreement", "of the texts' places: where both find the same token likeliest"),
+    for flag, of, text in (
+        ("--max-perplexity-increase", _share, "of perplexity, against the other model"),
+        (
+            "--max-lost-answers",
+            _part,
+            "of all questions: right by the other model, no more by this one",
+        ),
+        ("--min-exact-answers", _part, "of all questions: answered right"),
+        (
+            "--min-token-agreement",
+            _part,
+            "of the texts' places: where both find the same token likeliest",
+        ),
     ):
-        group.add_argument(flag, type=_share, metavar="SHARE", help=text)
+        group.add_argument(flag, type=of, metavar="SHARE", help=text)
 
 
 def _add_engine_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("engine")
-    group.add_argument("--device", choices=DEVICES, default="auto", help="(%(default)s)")
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="what computes; auto is a GPU where there is one (%(default)s)",
+    )
     group.add_argument(
         "--dtype",
         choices=DTYPES,
@@ -152,4 +165,13 @@ def _share(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no share, as 2% or 0.02") from None
     if not 0 <= share < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is out of range; it must be at least 0")
+    return share
+
+
+def _part(text: str) -> float:
+    share = _share(text)
+    if share > 1:
+        raise argparse.ArgumentTypeError(
+            f"{text} is more than all there are; it must be from 0 to 100%, as 90% or 0.9"
+        )
     return share

@@ -69,6 +69,18 @@ def test_a_broken_bound_is_the_exit_status(model: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
+    "flag", ["--max-lost-answers", "--min-exact-answers", "--min-token-agreement"]
+)
+def test_a_bound_that_no_model_could_hold_is_refused_before_it_is_loaded(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "nowhere", "--against", "nowhere", "--golden", "none", flag, "90"])
+    assert ended.value.code == 2
+    assert f"{flag}: 90 is more than all there are" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("flags", "entry", "sentence"),
     [
         pytest.param(["--device", "cpu"], {}, "one of text, prompt and messages", id="golden"),
