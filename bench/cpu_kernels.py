@@ -36,7 +36,10 @@ _WEIGHTS_BYTES = 96 * 2**20
 
 def main() -> int:
     """Measure and print; 0."""
-    options = build_parser().parse_args()
+    parser = build_parser()
+    options = parser.parse_args()
+    if options.model is not None and not options.model.exists():
+        parser.error(f"{options.model} is not there")
     random.seed(0)
     torch.manual_seed(0)
     machine = describe_machine()

@@ -106,7 +106,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Print the table, and the same as JSON if asked."""
-    args = build_parser().parse_args()
+    parser = build_parser()
+    args = parser.parse_args()
+    if not args.model.exists():
+        parser.error(f"{args.model} is not there")
     engine = load(args)
     tokenizer = read_text_parts(args.model)[0]
     print(json.dumps(describe_machine() | describe_versions(None, None)))

@@ -22,3 +22,19 @@ def test_every_flag_is_explained(
     assert len(flags) > 7
     words = {flag: re.findall(r"\b[a-z]+\b", re.sub(r"\{.*?\}", "", text)) for flag, text in flags}
     assert [flag for flag, found in words.items() if len(found) < 3] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("cpu_kernels", ["--model", "nowhere.gguf"]), ("speculative", ["nowhere"])]
+)
+def test_a_model_that_is_not_there_is_told_before_anything_is_measured(
+    name: str,
+    given: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(sys, "argv", [name, *given])
+    with pytest.raises(SystemExit, match="2"):
+        import_module(name).main()
+    assert f"error: {given[-1]} is not there" in capsys.readouterr().err
