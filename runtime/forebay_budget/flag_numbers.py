@@ -19,7 +19,8 @@ def number(
         except ValueError:
             word = "whole number" if kind is int else "number"
             raise argparse.ArgumentTypeError(f"{text!r} is not a {word}") from None
-        if not least <= value <= most or math.isinf(value):
+        # A whole number may be larger than any float, which math.isinf would make of it.
+        if not least <= value <= most or value == math.inf:
             bounds = f"at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
             raise argparse.ArgumentTypeError(f"{text} is out of range; it must be {bounds}")
         return value

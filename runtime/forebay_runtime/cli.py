@@ -131,9 +131,6 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     # Imports make no garbage, and to look for it among what they make takes a fifth of their time;
     # load_model begins to look again.
     gc.disable()
-    # Until the server owns the signal there is nothing to drain; and in a container this process
-    # is the first one, which the kernel would not end by a signal that it does not handle.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     from forebay_runtime.serve_settings import may_have_gpu, to_engine_config, to_options
 
     try:
@@ -141,6 +138,11 @@ def _serve(parsed: argparse.Namespace, started_at: float) -> int:
     except StartError as exc:
         print(f"forebay serve: {exc}", file=sys.stderr)
         return 2
+    # Until the server owns the signals there is nothing to drain; and in a container this process
+    # is the first one, which the kernel would not end by a signal that it does not handle. What
+    # Python makes of SIGINT, a library that is being imported may take for its own failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     # Its warnings are of what clients sent, and of packages that it could do with.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

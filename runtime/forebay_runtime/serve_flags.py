@@ -339,7 +339,7 @@ def _text(text: str) -> str:
 def _texts(text: str) -> tuple[str, ...]:
     try:
         texts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         texts = None
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON list of strings")

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,10 @@ def test_a_step_is_smaller_on_a_cpu(flags: list[str], num_tokens: int) -> None:
     assert serve_options(*flags)[0].max_num_batched_tokens == num_tokens
 
 
+def test_a_whole_number_may_be_larger_than_any_float() -> None:
+    assert serve_options("--seed", "9" * 400)[1].seed == int("9" * 400)
+
+
 def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
     template = tmp_path / "template.jinja"
     template.touch()
@@ -156,6 +161,8 @@ def test_flags_reach_the_engine_and_the_server(tmp_path: Path) -> None:
         (["serve", "m", "--reasoning-parser", "cobol"], "--reasoning-parser 'cobol'"),
         (["serve", "m", "--chat-template", "absent.jinja"], "--chat-template absent.jinja"),
         (["serve", "m", "--allowed-origins", "*"], "--allowed-origins: '*' is not a JSON list"),
+        (["serve", "m", "--allowed-origins", "[" * 10**5], "--allowed-origins: '[["),
+        (["serve", "m", "--port", "9" * 400], "--port: 999"),
         (["serve", "m", "--unknown"], "--unknown; see forebay serve --help"),
         (["serve", "m", "--seed 7"], "unrecognized arguments: --seed 7; see forebay serve --help"),
         (["train"], "train"),
@@ -239,6 +246,17 @@ def test_a_value_that_the_model_rules_out_is_the_only_error_told(
     assert last.startswith(f"forebay serve: {sentence}")
     assert [line for line in before if " INFO " not in line or " Stopped " in line] == []
     assert not before or not is_early
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_at_once_and_says_nothing(number: signal.Signals) -> None:
+    code = (
+        "import os, sys; from forebay_runtime.server import loader; "
+        f"loader.describe_local = lambda *_, **__: os.kill(os.getpid(), {number:d}); "
+        "from forebay_runtime.cli import main; sys.exit(main(['serve', 'm', '--port', '0']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", ["FOREBAY_CPU_ISA", "FOREBAY_KERNELS"])
