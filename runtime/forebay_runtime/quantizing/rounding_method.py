@@ -15,7 +15,6 @@ from forebay_runtime.quantizing.grid import Grid, RoundedMatrix
 from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.nearest import round_to_nearest
 from forebay_runtime.quantizing.recipe import Recipe
-from forebay_runtime.quantizing.refining import refine
 
 
 class RoundingMethod:
@@ -40,7 +39,7 @@ class RoundingMethod:
         """Round a matrix [N, K]; moments [K, K] of its inputs, None: nothing was calibrated."""
         if moments is None:
             return round_to_nearest(weight, self.grid)
-        damping = self.recipe.damping
-        is_reordered = self.recipe.is_reordered
-        rounded = round_by_gptq(weight, moments, self.grid, damping, is_reordered=is_reordered)
-        return refine(rounded, weight, moments, self.grid, damping)
+        recipe = self.recipe
+        return round_by_gptq(
+            weight, moments, self.grid, recipe.damping, is_reordered=recipe.is_reordered
+        )

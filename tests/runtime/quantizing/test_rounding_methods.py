@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from forebay_runtime.quantizing import refining
 from forebay_runtime.quantizing.awq import Part
 from forebay_runtime.quantizing.gptq import round_by_gptq
 from forebay_runtime.quantizing.grid import Grid, RoundedMatrix, groups_in_order
@@ -14,7 +13,6 @@ from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.layer_rounding import output_error
 from forebay_runtime.quantizing.nearest import round_to_nearest
 from forebay_runtime.quantizing.recipe import Recipe
-from forebay_runtime.quantizing.refining import refine
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
 from forebay_runtime.quantizing.scale_search import group_moments, search_scales
 
@@ -75,31 +73,6 @@ def test_clipping_beats_extremes_and_gptq_beats_both(grid: Grid) -> None:
     assert reordered < 0.9 * clipped
 
 
-@pytest.mark.parametrize("is_reordered", [False, True], ids=["in-order", "reordered"])
-@pytest.mark.parametrize("grid", GRIDS)
-def test_refining_betters_what_gptq_rounded(grid: Grid, is_reordered: bool) -> None:
-    weight, inputs = make()
-    rounded = round_by_gptq(weight, inputs.moments, grid, 0.01, is_reordered=is_reordered)
-    refined = refine(rounded, weight, inputs.moments, grid, 0.01)
-
-    assert error_of(weight, refined, inputs) < 0.97 * error_of(weight, rounded, inputs)
-    assert torch.equal(refined.scales, refined.scales.half().float())
-    assert int(refined.codes.max()) <= grid.most
-
-
-def test_refining_rows_in_pieces_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, inputs = make()
-    grid = Grid(4, 64, False)
-    rounded = round_by_gptq(weight, inputs.moments, grid, 0.01, is_reordered=False)
-    whole = refine(rounded, weight, inputs.moments, grid, 0.01)
-    monkeypatch.setattr(refining, "_PIECE_ELEMENTS", 5 * NUM_INPUTS)
-    pieces = refine(rounded, weight, inputs.moments, grid, 0.01)
-
-    # Sums of other lengths may be added in another order.
-    assert float((whole.codes != pieces.codes).float().mean()) < 0.01
-    torch.testing.assert_close(whole.scales, pieces.scales, rtol=1e-2, atol=0)
-
-
 @pytest.mark.parametrize("grid", GRIDS)
 def test_scaling_inputs_first_beats_rounding_them_as_they_are(grid: Grid) -> None:
     weight, inputs = make()
@@ -132,7 +105,7 @@ def test_nearest_is_within_half_a_step(grid: Grid) -> None:
         pytest.param(lambda x: x * 0, id="nothing"),
     ],
 )
-def test_gptq_and_refining_take_any_inputs(spoil: Any) -> None:
+def test_gptq_takes_any_inputs(spoil: Any) -> None:
     random = torch.Generator().manual_seed(1)
     weight = torch.randn(NUM_OUTPUTS, NUM_INPUTS, generator=random)
     inputs = InputStatistics(NUM_INPUTS, torch.device("cpu"))
@@ -141,12 +114,9 @@ def test_gptq_and_refining_take_any_inputs(spoil: Any) -> None:
     grid = Grid(4, 64, False)
     rounded = round_by_gptq(weight, inputs.moments, grid, 0.01, is_reordered=False)
 
-    refined = refine(rounded, weight, inputs.moments, grid, 0.01)
-
-    assert bool(refined.weight().isfinite().all())
+    assert bool(rounded.weight().isfinite().all())
     nearest = error_of(weight, round_to_nearest(weight, grid), inputs)
     assert error_of(weight, rounded, inputs) <= nearest
-    assert error_of(weight, refined, inputs) <= nearest
 
 
 def test_weights_that_are_all_zero_stay_zero() -> None:
