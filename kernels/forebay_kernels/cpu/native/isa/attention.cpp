@@ -60,6 +60,12 @@ void weigh(const Work& work, float* scores, int begin, int end, int first, int l
 // part and total [stride + 2]: weighted values, sum of weights, largest score.
 FB_INLINE void add_part(const float* part, int stride, float* total) {
     const float old_top = total[stride + 1], new_top = part[stride + 1];
+    if (old_top == unseen) {  // nothing was added yet
+        for (int i = 0; i < stride; i += 16) store(total + i, load(part + i));
+        total[stride] = part[stride];
+        total[stride + 1] = new_top;
+        return;
+    }
     const bool is_larger = new_top > old_top;
     const float share = exp_of(is_larger ? old_top - new_top : new_top - old_top);
     const float old_share = is_larger ? share : 1.0f, new_share = is_larger ? 1.0f : share;

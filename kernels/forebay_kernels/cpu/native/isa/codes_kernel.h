@@ -52,7 +52,7 @@ struct CodesKernel {
     static constexpr int unit_bytes = V::steps * V::bits * 8;
     static constexpr int unit_inputs = 4 * V::steps;
 
-    // use(tile, row, sum), each counted from the first.
+    // use(sums [tile][row]), once.
     template <class Use>
     FB_INLINE void run(const Tiles& tiles, const Units& units, const RoundedRows& x, int first_row,
                        const Use& use) {
@@ -73,11 +73,7 @@ struct CodesKernel {
             add_group(tiles, group, unit, end, local);
             unit = end;
         }
-#pragma GCC unroll 2
-        for (int t = 0; t < tiles_at_once; ++t) {
-#pragma GCC unroll 16
-            for (int r = 0; r < num_rows; ++r) use(t, r, local[t][r]);
-        }
+        use(local);
     }
 
 private:
