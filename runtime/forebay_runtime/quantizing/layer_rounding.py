@@ -16,6 +16,7 @@ from forebay_runtime.quantizing.awq import Part
 from forebay_runtime.quantizing.grid import RoundedMatrix, to_half
 from forebay_runtime.quantizing.input_statistics import InputStatistics
 from forebay_runtime.quantizing.layer_tensors import LayerTensors
+from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.rounding_method import RoundingMethod
 from forebay_runtime.quantizing.stream import Stream
 
@@ -100,7 +101,7 @@ class LayerRounding:
         for name, matrix in zip(names, matrices, strict=True):
             rows = slice(start, start + len(matrix.weight))
             start = rows.stop
-            self.rounded[name] = rounded.rows(rows)
+            self.rounded[name] = _check_scales(rounded.rows(rows), matrix.name)
             matrix.weight = self.rounded[name].weight()
             if moments is not None:
                 self.errors[name] = output_error(weight[rows], matrix.weight, moments)
@@ -153,13 +154,26 @@ class LayerRounding:
             matrix.weight[own] /= factors.unsqueeze(1)
             return
         rounded.scales[own] = to_half(rounded.scales[own] / factors.unsqueeze(1))
-        matrix.weight = rounded.weight()
+        matrix.weight = _check_scales(rounded, matrix.name).weight()
 
     def _tie_copies(self, x: Tensor) -> Tensor:
         """The mean over the heads that see the same values. Shapes: x, out [H * D]."""
         sizes = self._blueprint.sizes
         copies = x.view(sizes.num_kv_heads, -1, sizes.head_dim)
         return copies.mean(1, keepdim=True).expand_as(copies).flatten()
+
+
+def _check_scales(rounded: RoundedMatrix, module: str) -> RoundedMatrix:
+    """Refuse a matrix before what it makes of its inputs is looked at, which is NaN.
+
+    Raises: QuantizeError.
+    """
+    if not rounded.scales.isfinite().all():
+        raise QuantizeError(
+            f"{module} has weights so large that their scales are beyond float16, in which they "
+            f"are written; leave it as it is by --skip {module}"
+        )
+    return rounded
 
 
 def output_error(weight: Tensor, rounded: Tensor, moments: Tensor) -> float:
