@@ -19,7 +19,7 @@ sys.path += [str(ROOT / "e2e/lib"), str(ROOT / "tests/lib")]
 from forebay_runtime.assembly import build_engine  # noqa: E402
 from forebay_runtime.config import EngineConfig  # noqa: E402
 from forebay_runtime.request import Request, SamplingParams  # noqa: E402
-from forebay_runtime.server.loader import read_text_parts  # noqa: E402
+from forebay_runtime.text_parts import read_text_parts  # noqa: E402
 from smollm2 import smollm2_path  # noqa: E402
 
 TEXTS = ROOT / "bench/evaluation"

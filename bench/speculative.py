@@ -26,7 +26,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams, Speculated
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 
 _LINES = "".join(f"- box {number} is blue and stands in room {number}\n" for number in range(1, 13))
 _CODE = "".join(

@@ -12,9 +12,9 @@ from forebay_runtime.evaluating.golden import Golden, GoldenError, Question, Tex
 from forebay_runtime.evaluating.measures import Answered, Measured, Scored
 from forebay_runtime.loading.description import Description
 from forebay_runtime.request import Output, Request, SamplingParams, TokenLogprobs
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.foreign_token import find_foreign_token
 from forebay_runtime.text.tokenizer import Tokenizer
+from forebay_runtime.text_parts import read_text_parts
 
 Told = Callable[[int, int], None]
 """Told how many of how many requests have ended."""

@@ -25,8 +25,8 @@ from forebay_runtime.quantizing.progress import Progress
 from forebay_runtime.quantizing.refusal import QuantizeError
 from forebay_runtime.quantizing.settings import QuantizeSettings, check_model, check_samples
 from forebay_runtime.quantizing.text_files import copy_text_files, end_tokens, write_text_files
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import TokenizerError
+from forebay_runtime.text_parts import read_text_parts
 
 
 def run_quantize(settings: QuantizeSettings) -> int:

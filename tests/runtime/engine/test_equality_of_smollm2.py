@@ -9,7 +9,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from smollm2 import smollm2_path
 
 SHARED = "A long time ago, in a small town by the sea, there lived a fisherman who had three sons"

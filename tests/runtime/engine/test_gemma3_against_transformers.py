@@ -9,8 +9,8 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import Tokenizer
+from forebay_runtime.text_parts import read_text_parts
 from gemma3 import gemma3_path, load_gemma3
 from greedy import best_tokens, greedy_answers
 

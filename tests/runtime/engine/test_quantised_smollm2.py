@@ -6,7 +6,7 @@ import pytest
 
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from greedy import greedy_answers
 from smollm2 import smollm2_path
 

@@ -12,7 +12,7 @@ from engine_play import play
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from native_play import torchs_operators
 from smollm2 import smollm2_path
 from tiny_model import save_tiny

@@ -4,7 +4,7 @@ from gguf import GGUFReader
 
 from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from greedy import best_tokens, greedy_answers
 from smollm2 import smollm2_path
 from transformers_oracle import load_llama

@@ -18,7 +18,7 @@ from forebay_runtime.loading.description import describe_model
 from forebay_runtime.quantizing.hf_config import build_config
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.refusal import QuantizeError
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from greedy import greedy_answers
 from smollm2 import smollm2_path
 from tiny_model import build_tiny, save_gguf

@@ -19,7 +19,7 @@ from forebay_runtime.quantizing.command import quantize
 from forebay_runtime.quantizing.excerpt import Excerpt
 from forebay_runtime.quantizing.recipe import Recipe
 from forebay_runtime.quantizing.settings import QuantizeSettings
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from home import REPOSITORY
 from noisy_smollm2 import save_noisy_smollm2
 from unpacked_models import save_unpacked

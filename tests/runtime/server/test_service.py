@@ -19,11 +19,11 @@ from forebay_runtime.request import Request, SamplingParams
 from forebay_runtime.server.api.app import build_app
 from forebay_runtime.server.errors import Unavailable
 from forebay_runtime.server.generation import Telling
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.server.options import ServeOptions
 from forebay_runtime.server.service import Listener, Model, Service, Words
 from forebay_runtime.structured import StructureCompiler, StructureSpec
 from forebay_runtime.text.tokenizer import TokenizerError
+from forebay_runtime.text_parts import read_text_parts
 from smollm2 import smollm2_path
 
 

@@ -10,7 +10,7 @@ from forebay_runtime.assembly import build_engine
 from forebay_runtime.config import EngineConfig
 from forebay_runtime.engine import Engine
 from forebay_runtime.request import Request, SamplingParams
-from forebay_runtime.server.loader import read_text_parts
+from forebay_runtime.text_parts import read_text_parts
 from smollm2 import smollm2_path
 
 COLOURS = "\n".join(f"Box {number} is blue, and box {number} is large." for number in range(1, 7))

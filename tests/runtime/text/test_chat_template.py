@@ -14,8 +14,8 @@ from forebay_runtime.chat_template import (
     read_folder_template,
     read_gguf_template,
 )
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.tokenizer import TokenizerError
+from forebay_runtime.text_parts import read_text_parts
 from smollm2 import smollm2_path
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

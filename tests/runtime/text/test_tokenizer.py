@@ -13,9 +13,9 @@ from tokenizers.models import BPE
 from transformers import AutoTokenizer
 
 from forebay_budget.gguf import read_gguf_header
-from forebay_runtime.server.loader import read_text_parts
 from forebay_runtime.text.gguf_tokenizer import build_gguf_tokenizer
 from forebay_runtime.text.tokenizer import Tokenizer, TokenizerError, read_folder_tokenizer
+from forebay_runtime.text_parts import read_text_parts
 from smollm2 import smollm2_path
 
 NASTY = {
