@@ -14,7 +14,7 @@ from forebay_budget.gguf import GgufHeader, read_gguf_header
 from forebay_budget.hub import HubFolder, parse_hub_uri
 from forebay_budget.inspection import Inspection, ModelError, WeightGroup
 from forebay_budget.layout import StoredTensor, group_weights, has_head
-from forebay_budget.locate import is_gguf, locate_model
+from forebay_budget.locate import is_gguf, locate_model, reading
 from forebay_budget.model_config import read_gguf_config, read_hf_config
 from forebay_budget.safetensors import list_shards, read_safetensors_header
 from forebay_budget.source import Folder, LocalFolder, read_json_object
@@ -52,11 +52,8 @@ def examine_model(model: str | Path) -> tuple[Inspection, Blueprint]:
 
 def _inspect_path(path: Path) -> tuple[Inspection, Blueprint]:
     located = locate_model(path)
-    try:
+    with reading(located):
         return _inspect_gguf(located) if is_gguf(located) else _inspect_folder(LocalFolder(located))
-    except OSError as error:
-        problem = error.strerror or type(error).__name__
-        raise ModelError("ModelNotFound", f"{located} cannot be read: {problem}.") from error
 
 
 def _inspect_folder(folder: Folder, revision: str = "") -> tuple[Inspection, Blueprint]:

@@ -4,6 +4,8 @@ The inspection and the runtime both start here, so that they agree on which mode
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from forebay_budget.inspection import ModelError
@@ -18,7 +20,7 @@ def locate_model(path: str | Path) -> Path:
     Raises: ModelError with the reason ModelNotFound, NotAModel, NoSafetensors or AmbiguousModel.
     """
     path = Path(path)
-    try:
+    with reading(path):
         if path.is_file():
             return _check_file(path)
         if not path.is_dir():
@@ -27,6 +29,16 @@ def locate_model(path: str | Path) -> Path:
                 hint = "a model of the hub is written hf://organisation/name"
             raise ModelError("ModelNotFound", f"There is no file or folder at {path}; {hint}.")
         return _locate_in(path)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """For whatever reads a model's files, which may go, or their disk, at any time.
+
+    Raises: ModelError with the reason ModelNotFound, in place of an OSError.
+    """
+    try:
+        yield
     except OSError as error:
         problem = error.strerror or type(error).__name__
         raise ModelError("ModelNotFound", f"{path} cannot be read: {problem}.") from error

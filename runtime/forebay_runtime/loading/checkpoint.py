@@ -13,7 +13,7 @@ from torch import Tensor
 
 from forebay_budget.blueprint import Blueprint
 from forebay_budget.inspection import ModelError
-from forebay_budget.locate import is_gguf
+from forebay_budget.locate import is_gguf, reading
 from forebay_kernels.code_matrix import CodeMatrix
 from forebay_runtime.loading.cut import ALL, Cut
 from forebay_runtime.loading.random_weights import RandomCheckpoint, has_random_weights
@@ -79,16 +79,18 @@ def open_checkpoint(path: Path, blueprint: Blueprint) -> Checkpoint:
     """Open what locate_model found: a GGUF file or a folder of safetensors, or one of neither.
 
     A format is imported where it is met: benchmarks of random weights run without its library.
+    Raises: ModelError if it is gone since, or damaged.
     """
-    if has_random_weights(path):
-        return RandomCheckpoint(path)
-    if is_gguf(path):
-        from forebay_runtime.loading.gguf_file import GgufCheckpoint
+    with reading(path):
+        if has_random_weights(path):
+            return RandomCheckpoint(path)
+        if is_gguf(path):
+            from forebay_runtime.loading.gguf_file import GgufCheckpoint
 
-        return GgufCheckpoint(path, blueprint)
-    from forebay_runtime.loading.folder import FolderCheckpoint
+            return GgufCheckpoint(path, blueprint)
+        from forebay_runtime.loading.folder import FolderCheckpoint
 
-    return FolderCheckpoint(path)
+        return FolderCheckpoint(path)
 
 
 def read_tensor(checkpoint: Checkpoint, name: str, out: Tensor, cut: Cut | None = None) -> Tensor:

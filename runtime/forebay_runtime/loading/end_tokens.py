@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay_budget.inspection import ModelError
+from forebay_budget.locate import reading
 from forebay_budget.source import LocalFolder, read_json_object
 
 _GGUF_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
@@ -27,15 +28,16 @@ def gguf_end_tokens(metadata: Mapping[str, Any]) -> frozenset[int]:
 def folder_end_tokens(path: Path) -> frozenset[int]:
     """What generation_config.json names, or where it is silent config.json, as transformers does.
 
-    Raises: ModelError if one is no token id.
+    Raises: ModelError if one is no token id, or the folder is gone.
     """
     folder = LocalFolder(path)
-    for name in ("generation_config.json", "config.json"):
-        if name not in folder.names():
-            continue
-        document, _ = read_json_object(folder.open(name))
-        if "eos_token_id" in document:
-            return _token_ids(document["eos_token_id"])
+    with reading(path):
+        for name in ("generation_config.json", "config.json"):
+            if name not in folder.names():
+                continue
+            document, _ = read_json_object(folder.open(name))
+            if "eos_token_id" in document:
+                return _token_ids(document["eos_token_id"])
     return frozenset()
 
 

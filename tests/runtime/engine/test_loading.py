@@ -15,6 +15,7 @@ from forebay_runtime.config import EngineConfig, StartError
 from forebay_runtime.engine import Engine
 from forebay_runtime.loading.checkpoint import open_checkpoint, read_tensor
 from forebay_runtime.loading.description import describe_model
+from forebay_runtime.loading.end_tokens import folder_end_tokens
 from tiny_model import build_tiny, save_gguf
 
 
@@ -191,3 +192,23 @@ def test_by_default_the_cache_holds_a_quarter_of_every_request_or_one_whole(
 ) -> None:
     assert load(tiny, max_num_seqs=2).load_now().free_kv_tokens == 256
     assert load(tiny, max_num_seqs=8).load_now().free_kv_tokens == 512
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["folder", "gguf"])
+def test_a_model_that_went_since_it_was_described_is_named(tmp_path: Path, is_file: bool) -> None:
+    path = tmp_path / ("model.gguf" if is_file else "model")
+    if is_file:
+        save_gguf(path, build_tiny(), gguf.GGMLQuantizationType.F32)
+    else:
+        build_tiny().save_pretrained(path)
+    described = describe_model(path)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match=rf"{path} cannot be read: No such file or directory"):
+        open_checkpoint(path, described.blueprint)
+    with pytest.raises(ModelError, match="cannot be read|no file or folder"):
+        describe_model(path)
+
+
+def test_a_folder_that_goes_before_its_end_tokens_are_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="gone cannot be read: No such file or directory"):
+        folder_end_tokens(tmp_path / "gone")
