@@ -21,8 +21,10 @@ FB_ALWAYS_INLINE uint16_t to_bfloat16(float x) {
 
 // A product moves the exponent, and gets those right that are too small for one.
 FB_ALWAYS_INLINE float of_float16(uint16_t bits) {
-    const float size = of_bits((bits & 0x7fffu) << 13) * 0x1p112f;
-    return of_bits(to_bits(size) | (bits & 0x8000u) << 16);
+    const uint32_t size = (bits & 0x7fffu) << 13;
+    const uint32_t whole = to_bits(of_bits(size) * 0x1p112f);
+    const uint32_t none = size >= 0x0f800000u ? 0x7f800000u : 0u;  // infinity, or with more NaN
+    return of_bits(whole | none | (bits & 0x8000u) << 16);
 }
 
 // x is within 65504.
