@@ -63,6 +63,15 @@ def test_unknown_kernels_are_refused_by_what_is_possible(monkeypatch: pytest.Mon
         native.__wrapped__()
 
 
+def test_what_leaves_them_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setenv(KERNELS_VARIABLE, "torch")
+    assert native.__wrapped__() is None
+    assert "FOREBAY_KERNELS=torch leaves the CPU's own kernels out" in caplog.text
+
+
 def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(build.CannotBuild, match="CXX names, no-such-compiler"):

@@ -34,12 +34,13 @@ def native() -> ctypes.CDLL | None:
             "it out"
         )
     if kernels:
+        logger.info("%s=%s leaves the CPU's own kernels out", KERNELS_VARIABLE, kernels)
         return None
     if not _PATH.exists():
         logger.warning(
-            "The CPU kernels were not built, as there was no C++ compiler when forebay was "
-            "installed: a CPU runs torch's operators, which are slower. Install g++ or clang++ and "
-            "then forebay again."
+            "The CPU kernels are not built, so a CPU runs torch's operators, which are slower: "
+            "there was no C++ compiler when forebay was installed. Install g++ or clang++ and then "
+            "forebay again; in a clone, make native."
         )
         return None
     library = ctypes.CDLL(str(_PATH))
