@@ -38,11 +38,29 @@ def find_fires(cron: str, zone: str, now: datetime) -> tuple[datetime | None, da
     here = now.astimezone(_read_zone(zone)).replace(microsecond=0)
     previous = next(CronSim(cron, _shift(here, 1), reverse=True), None)
     # Backwards, an hour that comes twice is taken for its second time; forwards it is not.
-    for fire in CronSim(cron, previous or here):
+    for fire in filter(_is_shown, CronSim(cron, previous or here)):
         if fire.astimezone(UTC) > now:
-            return _in_utc(previous), _in_utc(fire)
+            return _in_utc(previous), _in_utc(_first_since(cron, now, fire))
         previous = fire
     return _in_utc(previous), None
+
+
+def _is_shown(moment: datetime) -> bool:
+    """Does a clock there ever show it? Forwards, a midnight that a change skips is a time, too."""
+    shown = moment.astimezone(UTC).astimezone(moment.tzinfo)
+    return shown.replace(tzinfo=None) == moment.replace(tzinfo=None)
+
+
+def _first_since(cron: str, now: datetime, fire: datetime) -> datetime:
+    """The first time after now, no later than fire.
+
+    Forwards, a day whose midnight a change skips is passed over; backwards it is not.
+    """
+    for earlier in CronSim(cron, fire, reverse=True):
+        if earlier.fold or earlier.astimezone(UTC) <= now:
+            break
+        fire = earlier
+    return fire
 
 
 def _shift(moment: datetime, seconds: int) -> datetime:
