@@ -264,9 +264,15 @@ def test_a_signal_ends_it_with_a_sentence_and_nothing_left(
     text = save_text(tmp_path / "text")
     command = [sys.executable, "-m", "forebay_runtime.cli", "quantize"]
     command += [str(tmp_path / "source"), str(tmp_path / "out"), "--group-size", "32"]
-    with subprocess.Popen(
-        [*command, "--calibration", str(text), *CALIBRATED], stderr=subprocess.PIPE, text=True
-    ) as process:
+    # A child ignores what is ignored here (by nohup, say), and not what is handled.
+    here = signal.signal(number, lambda *_: None)
+    try:
+        process = subprocess.Popen(
+            [*command, "--calibration", str(text), *CALIBRATED], stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(number, here)
+    with process:
         assert process.stderr is not None
         assert any(line.startswith("layer 1/") for line in process.stderr)
         process.send_signal(number)
