@@ -66,12 +66,27 @@ def test_without_our_own_model_nothing_is_compared(places: Places) -> None:
         against_peers.build_group("bars", places, options(places))
 
 
-def test_a_path_that_is_not_there_is_refused(
-    places: Places, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        pytest.param(
+            ["--llama-server", "/no/such/server"],
+            "/no/such/server is not there",
+            id="a-path-that-is-not-there",
+        ),
+        pytest.param(
+            ["--quick", "--check"],
+            "--check has nothing to judge with --quick",
+            id="a-check-that-could-judge-nothing",
+        ),
+    ],
+)
+def test_what_could_not_be_done_is_refused(
+    flags: list[str], sentence: str, places: Places, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        options(places, "--llama-server", "/no/such/server")
-    assert "/no/such/server is not there" in capsys.readouterr().err
+        options(places, *flags)
+    assert sentence in capsys.readouterr().err
 
 
 def test_one_quick_round_is_not_judged(
@@ -88,14 +103,6 @@ def test_one_quick_round_is_not_judged(
     assert against_peers.main() == 0
     told = capsys.readouterr().out
     assert "No verdicts: " in told and "missed" not in told
-
-
-def test_a_check_that_could_judge_nothing_is_refused(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        options(places, "--quick", "--check")
-    assert "--check has nothing to judge with --quick" in capsys.readouterr().err
 
 
 def test_every_server_gets_the_same_limits_and_all_processors(places: Places) -> None:

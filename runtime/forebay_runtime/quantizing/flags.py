@@ -174,9 +174,10 @@ def to_settings(parsed: argparse.Namespace) -> QuantizeSettings:
 
 def _refuse_unread(parsed: argparse.Namespace) -> None:
     """Raises: QuantizeError for a flag that the method never looks at."""
-    method = parsed.method
+    if parsed.method != "rtn":
+        return
     for name in ("damping", "num_samples", "sequence_length", "seed"):
-        if method == "rtn" and getattr(parsed, name) is not None:
+        if getattr(parsed, name) is not None:
             raise QuantizeError(
                 f"--{name.replace('_', '-')} is of calibration, but --method rtn looks at no text; "
                 "leave it out, or choose --method awq or gptq"
